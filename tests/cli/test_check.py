@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from harness.served_cluster import ServedCluster, call
+from holdfast.api.names import QUEUE_NAME_ANNOTATION
 from sim.what_if.clusters import node, pod, priority, workload
 from sim.what_if.clusters import template as pod_template
 from sim.what_if.test_answer import schema
@@ -340,6 +341,45 @@ def test_what_fits_by_preemption_says_so(snapshot: str, tmp_path: Path) -> None:
     assert (result["ruleId"], result["level"]) == ("preempts", "warning")
     assert "preempts Pod/default/web-" in result["message"]["text"]
     assert "preempts 4 pods" in call("check", "-f", manifest, "--snapshot", snapshot).out
+
+
+def test_what_fits_by_reclaim_says_so(tmp_path: Path) -> None:
+    def of(name: str, queue: str, **spec: Any) -> dict[str, Any]:
+        raw = pod(name, "4", **spec)
+        raw["metadata"] |= {"namespace": "default", "annotations": {QUEUE_NAME_ANNOTATION: queue}}
+        return raw
+
+    volcano = "scheduling.volcano.sh/v1beta1"
+    queues = [
+        {"apiVersion": volcano, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
+        for name in "ab"
+    ]
+    running = [{**of(n, "a", nodeName="n1"), "status": {"phase": "Running"}} for n in ("x", "y")]
+    cluster = _write(tmp_path / "c.yaml", node("n1", "8"), *queues, *running)
+    manifest = _write(tmp_path / "m.yaml", of("p", "b"))
+    arguments = ("check", "-f", manifest, "--snapshot", cluster, "-o")
+    done = call(*arguments, "json")
+    assert done.status == 0
+    [found] = json.loads(done.out)["objects"]
+    assert (found["fits"], found["preempts"], found["reclaims"]) == (True, [], ["Pod/default/y"])
+    [result] = json.loads(call(*arguments, "sarif").out)["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("reclaims", "warning")
+    shown = call(*arguments, "table").out
+    assert "reclaims capacity from 1 pod" in shown
+    assert "evicted, because its queue reclaims what it deserves: Pod/default/y" in shown
+
+
+@pytest.mark.parametrize(("least", "fits"), [(2, True), (3, False)])
+def test_a_group_fits_if_as_many_pods_fit_as_it_needs(least: int, fits: bool, tmp_path: Path) -> None:
+    members = [_member(f"m{n}", "g", "3") for n in range(3)]
+    group = {**_group("g", least), "spec": {"minMember": least}}
+    cluster = _write(tmp_path / "c.yaml", node("n1", "8"))
+    manifest = _write(tmp_path / "m.yaml", group, *members)
+    done = call("check", "-f", manifest, "--snapshot", cluster, "-o", "json")
+    found = {each["object"]: each for each in json.loads(done.out)["objects"]}["PodGroup/default/g"]
+    assert (found["fits"], found["pods"], found["needed"]) == (fits, 3, least)
+    assert found["placed"] == (2 if fits else 0)
+    assert ("2 of 3 pods fit, 2 are needed" in found["details"]) is fits
 
 
 def test_the_line_of_the_field(snapshot: str, tmp_path: Path) -> None:

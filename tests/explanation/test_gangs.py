@@ -13,6 +13,8 @@ from explanation.test_situations import (
     FACTORY,
     N1,
     Row,
+    as_they_are,
+    changed,
     check,
     explained,
     full,
@@ -32,6 +34,7 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 GATED = [{"name": "example.com/quota"}]
 TASK = "volcano.sh/task-spec"
 GANG_NAME = "gang.scheduling.koordinator.sh/name"
+GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
 MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 TWO = in_default(pod_group("g", 2))
 
@@ -413,7 +416,7 @@ def test_all_members_that_do_not_fit_are_named() -> None:
     assert "Beside the others, default/q, default/r: No suitable node" in report.summary
     (advice,) = report.advice
     assert advice.text == (
-        "request at most 2 cpu instead of 5, in each of 3 pods (p, q, r); then it fits n1"
+        "request at most 2600m cpu instead of 5, in each of 3 pods (p, q, r); then it fits n1"
     )
     assert [each["name"] for each in advice.change["objects"]] == list(names)
 
@@ -427,4 +430,37 @@ def test_smaller_members_are_those_of_the_best_domain() -> None:
     members = [pod(f"g-{n}", "3", schedulingGroup={"podGroupName": "g"}) for n in range(3)]
     busy = full("a", "3", "n1")
     report = report_on("podgroup", "g", *nodes, busy, core_group("g", 3, topology="rack"), *members)
-    assert any(each.text.startswith("request at most 2 cpu instead of 3") for each in report.advice)
+    assert any(each.text.startswith("request at most 2600m cpu instead of 3") for each in report.advice)
+
+
+def test_a_gang_that_waits_for_a_gang_without_pods() -> None:
+    declared = {GANG_NAME: "ka", MIN_AVAILABLE: "2", GANG_GROUPS: '["default/ka", "default/kb"]'}
+    objects = [N1, *(pod(f"k-{n}", "1", annotations=declared) for n in range(2))]
+    report = as_they_are("Pod", "k-0", *objects)
+    assert (
+        "PodGroup/default/kb does not exist and no pod names it: gang default/ka starts only together "
+        f"with it (annotation {GANG_GROUPS})"
+    ) in report.details
+    (advice,) = report.advice
+    assert advice.text.startswith(f"remove default/kb from the annotation {GANG_GROUPS}, in each of 2")
+    assert not world_of(objects).node_of("k-0")
+    assert world_of(changed(objects, advice.change)).node_of("k-0")
+
+
+def test_two_groups_of_one_name_in_two_api_groups() -> None:
+    member = pod("g-0", schedulingGroup={"podGroupName": "g"})
+    report = as_they_are(
+        "Pod", "g-0", N1, in_default(pod_group("g", 5)), in_default(core_group("g", 2)), member
+    )
+    assert (
+        "there is another PodGroup default/g, of scheduling.volcano.sh/v1beta1, with 0 pods; this is "
+        "about that of scheduling.k8s.io/v1beta1, with 1 pod"
+    ) in report.details
+
+
+def test_a_group_in_another_namespace() -> None:
+    group = in_default(pod_group("g", 1))
+    group["metadata"]["namespace"] = "other"
+    report = as_they_are("Pod", "p", N1, group, pod("p", group="g"))
+    assert "the PodGroup other/g is in another namespace than its pods" in report.details
+    assert "there is no PodGroup default/g" in report.details

@@ -172,6 +172,7 @@ def _text(result: "CheckResult", output: CheckOutput) -> str:
 def _print_table(result: "CheckResult") -> None:
     from holdfast.cli.text_table import Column, Screen, TextTable
     from holdfast.sim.what_if.fit_check import short_reasons
+    from holdfast.sim.what_if.fit_formats import evicted_by
 
     screen = Screen()
     table = TextTable(
@@ -192,9 +193,10 @@ def _print_table(result: "CheckResult") -> None:
         reason = "" if each.fits else short_reasons(each)
         if each.not_checked:
             reason = f"not checked: {reason}"
-        if each.fits and each.preempts:
-            count = len(each.preempts)
-            reason = f"preempts {number_of(count, 'pod')}"
+        if each.fits:
+            reason = " and ".join(
+                f"{verb} {number_of(len(pods), 'pod')}" for verb, pods in evicted_by(each) if pods
+            )
         table.add(
             each.object,
             f"{each.document.file}:{each.field_line or each.line}",

@@ -193,6 +193,14 @@ class Advisor:
             self._given.add(kind)
         return helps
 
+    def improve(self, better: Repair) -> None:
+        """Advises a change in place of the one that was found to help last, if it helps as well."""
+        text, last = self._found.popitem()
+        helpful = self.helpful.pop()
+        if not self.propose(better):
+            self._found[text] = last
+            self.helpful.append(helpful)
+
     def _whose(self, each: Repair, several: bool) -> str:
         """`default/q: ` for a change of other members than the pod; of several changes of pods, all
         pods of each that is made to more than one."""

@@ -3,11 +3,13 @@
 They are only made here; `advice` asks the scheduler whether they help.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import (
+    GANG_GROUPS,
     GANG_MIN_AVAILABLE,
     LIGHT_GROUP_MIN_AVAILABLE,
     SIGS_PODGROUP_API,
@@ -20,11 +22,12 @@ from holdfast.api.similar_names import nearest
 from holdfast.explanation.label_repairs import VALUE, is_discovered
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.gang_failures import member_order
-from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
 from holdfast.snapshot.cluster_changes import create, patch
 from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot
@@ -126,6 +129,55 @@ def _group_object(snapshot: ClusterSnapshot, job: Job) -> tuple[KindInfo, Raw | 
     api = job.group.api_version if job.group is not None else VOLCANO_API
     info = KINDS[api, "PodGroup"]
     return info, snapshot.find(info, job.name.name, job.name.namespace)
+
+
+def without_partners(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
+    """The gang without the gangs that must start together with it and do not exist; None if all do."""
+    jobs = snapshot.cluster.jobs
+    missing = jobs.missing_partners(job)
+    if not missing:
+        return None
+    kept = sorted(job.gang.partners.difference(missing))
+    body: Raw = {"metadata": {"annotations": {GANG_GROUPS: _groups(kept)}}}
+    objects = []
+    for each in jobs.partners(job):
+        info, raw = _group_object(snapshot, each)
+        pods = (snapshot.find(POD, pod.name, pod.namespace) for pod in each.members.values())
+        named = [(info, raw), *((POD, found) for found in pods)]
+        objects += [
+            patch(info, raw, body)
+            for info, raw in named
+            if raw is not None and GANG_GROUPS in (raw["metadata"].get("annotations") or {})
+        ]
+    names = few([f"{each.namespace}/{each.name}" for each in missing])
+    return repair(f"remove {names} from the annotation {GANG_GROUPS}", "Annotate", objects)
+
+
+def _groups(kept: list[JobName]) -> str | None:
+    """The value of the annotation; None if it is not needed for one gang."""
+    names = [f"{each.namespace}/{each.name}" for each in kept]
+    return json.dumps(names) if len(names) > 1 else None
+
+
+def same_names(snapshot: ClusterSnapshot, job: Job) -> Iterator[str]:
+    """Other PodGroups of the same name, of which the pods of the job are no members."""
+    own = job.group.api_version if job.group is not None else ""
+    name, namespace, known = job.name.name, job.name.namespace, snapshot.cluster.jobs.known
+    for info in (info for (_, kind), info in KINDS.items() if kind == "PodGroup"):
+        for raw in snapshot.all(info):
+            there, api = str(raw["metadata"].get("namespace") or ""), info.api_version
+            if raw["metadata"]["name"] != name:
+                continue
+            if own and there == namespace and api != own:
+                other = known.get(JobName(info.group, namespace, name))
+                theirs = len(other.members) if other is not None else 0
+                counts = [number_of(count, "pod") for count in (theirs, len(job.members))]
+                yield (
+                    f"there is another PodGroup {namespace}/{name}, of {api}, with {counts[0]}; this "
+                    f"is about that of {own}, with {counts[1]}"
+                )
+            elif not own and there != namespace:
+                yield f"the PodGroup {there}/{name} is in another namespace than its pods"
 
 
 # Members that it lacks

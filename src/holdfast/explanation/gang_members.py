@@ -2,6 +2,7 @@
 others, which of them keep it from starting, and what would help.
 """
 
+from holdfast.api.names import GANG_GROUPS
 from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
@@ -19,6 +20,8 @@ from holdfast.explanation.gang_changes import (
     job_text,
     lacking_pods,
     preemption_text,
+    same_names,
+    without_partners,
     without_task,
 )
 from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps
@@ -59,6 +62,7 @@ def explain_member(
     """Explains a member that is not gated, of which `placing` has the verdicts by itself. Returns
     whether it starts now."""
     subject, limits = Subject.of(pod), snapshot.cluster.jobs.queue_limits
+    report.details += same_names(snapshot, job)
     with attempt(snapshot, job) as tried:
         starts, is_placed = tried.is_ready, any(each is pod for each in tried.placed)
         node = snapshot.cluster.nodes.name(pod.row) if is_placed else ""
@@ -88,7 +92,7 @@ def explain_member(
         report.summary = f"It starts only together with the rest of its job: {why}."
         if not job.is_known:
             known = [each.name.name for each in snapshot.cluster.jobs.known.values() if each.is_known]
-            near = did_you_mean(job.name.name, known)
+            near = did_you_mean(job.name.name, [each for each in known if each != job.name.name])
             report.details.append(f"there is no PodGroup {job.name.namespace}/{job.name.name}{near}")
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
@@ -175,8 +179,15 @@ def gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
 def consider_job(
     snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor, report: Report
 ) -> None:
-    """A job that lacks pods, or that its queue does not admit."""
+    """A job that lacks pods or other gangs, or that its queue does not admit."""
     waiting = job.waiting()
+    if (fewer := without_partners(snapshot, job)) is not None:
+        names = ", ".join(str(each) for each in snapshot.cluster.jobs.missing_partners(job))
+        report.details.append(
+            f"{names} does not exist and no pod names it: {job_text(job)} starts only together with it "
+            f"(annotation {GANG_GROUPS})"
+        )
+        advisor.propose(fewer)
     if job.is_known and job.lacks(waiting):
         if lacking := lacking_pods(job):
             report.details.append(

@@ -5,7 +5,7 @@ from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.blocked_members import explain_blocked_members, same_domain
-from holdfast.explanation.gang_changes import preemption_text, waiting_members
+from holdfast.explanation.gang_changes import preemption_text, same_names, waiting_members
 from holdfast.explanation.gang_members import consider_job, consider_queue_of_gang
 from holdfast.explanation.min_resources import (
     admission_advice,
@@ -43,6 +43,7 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if job is None:
         report.summary = "It is invalid for the scheduler."
         return report
+    report.details += same_names(snapshot, job)
     report.members = [_member(snapshot, pod) for pod in job.members.values()]
     done = f", {number_of(len(job.done), 'has', 'have')} completed" if job.done else ""
     members = number_of(len(job.members), "member has", "members have")

@@ -1,6 +1,7 @@
 """Smaller requests and limits of a pod or reservation, and NUMA policies that demand less."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from holdfast.api.names import CPU as CPU_NAME
 from holdfast.api.names import MEMORY as MEMORY_NAME
@@ -19,6 +20,9 @@ from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, sho
 
 _SHARES = (7, 6, 5, 4, 3, 2)
 """How many eighths of their requests the members of a gang are tried with."""
+
+_STEPS = 5
+"""How many steps of bisection divide one eighth of a request."""
 
 _PARTS = 256
 """Into how many parts a request is divided to find the largest one with which all replicas start."""
@@ -75,17 +79,39 @@ def smaller_beside(
 
 def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:
     """Smaller requests of all members like the pod, of one resource if that is enough."""
-    snapshot = advisor.snapshot
+    snapshot, kind = advisor.snapshot, ("Resize",)
     slots = snapshot.cluster.nodes.slots
     asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
+
+    def with_parts(names: list[str], parts: int, rounded: Callable[[str, int], int]) -> Repair | None:
+        lowered = {name: (asked[name], rounded(name, asked[name] * parts // _PARTS)) for name in names}
+        return resize(snapshot, Subject.of(pod), lowered)
+
     for names in (*([name] for name in asked), list(asked)):
         for eighths in _SHARES if names else ():
-            lowered = {
-                name: (asked[name], _round_down(name, asked[name] * eighths // 8)) for name in names
-            }
-            smaller = resize(snapshot, Subject.of(pod), lowered)
-            if smaller is not None and advisor.propose_once(("Resize",), smaller):
-                return
+            smaller = with_parts(names, eighths * _PARTS // 8, _round_down)
+            is_first = kind not in advisor.actions
+            if smaller is None or not advisor.propose_once(kind, smaller):
+                continue
+            if is_first:
+                _improve(advisor, eighths, partial(with_parts, names, rounded=_readable))
+            return
+
+
+def _improve(advisor: Advisor, eighths: int, with_parts: Callable[[int], Repair | None]) -> None:
+    """Advises the largest request with which the gang starts, found by bisection: this share was found
+    to be enough, and one eighth more was not."""
+    low, high = eighths * _PARTS // 8, (eighths + 1) * _PARTS // 8
+    best: Repair | None = None
+    for _ in range(_STEPS):
+        middle = (low + high) // 2
+        larger = with_parts(middle)
+        if larger is not None and advisor.is_enough(larger):
+            low, best = middle, larger
+        else:
+            high = middle
+    if best is not None:
+        advisor.improve(best)
 
 
 def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:

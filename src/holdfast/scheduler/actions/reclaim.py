@@ -123,6 +123,12 @@ def _is_over_allocated(record: QueueRecord) -> bool:
 
 
 RECLAIMED = "Reclaimed"
+_FOR = " reclaims its deserved share for "
+
+
+def reclaimer_in(message: str) -> str:
+    """The pod or PodGroup for which a pod was evicted with this message; empty if it was for none."""
+    return message.partition(_FOR)[2]
 
 
 class ReclaimPlan(NamedTuple):
@@ -230,7 +236,7 @@ def _decisions(cluster: Cluster, plan: ReclaimPlan) -> Iterator[Decision]:
     job = cluster.jobs.of(plan.leader)
     about = plan.leader.ref if job is None else job.ref
     for victim in plan.victims:
-        text = f"queue {plan.queue} reclaims its deserved share for {about}"
+        text = f"queue {plan.queue}{_FOR}{about}"
         emit = Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming")
         yield Evict(victim.ref, text, event=emit)
     for pod, row in plan.places:

@@ -49,9 +49,9 @@ class Displaced:
     workload: str
     node: str
     reason: str
-    """`Preempted`, `Drained`, `NodeRemoved`, `Evicted` or `Deleted`."""
+    """`Preempted`, `Reclaimed`, `Drained`, `NodeRemoved`, `Evicted` or `Deleted`."""
     by: str = ""
-    """The preemptor."""
+    """The preemptor, or for whom it was reclaimed."""
     replaced_by: str = ""
     """The pod in its place; empty if nothing makes one."""
     to: str = ""

@@ -14,6 +14,7 @@ from holdfast.api.documents import Document
 from holdfast.api.times import format_time
 from holdfast.explanation.no_node import plain
 from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.report import few
 from holdfast.explanation.uncreated_pods import missing_priority_class, priority_class_text
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
@@ -25,7 +26,8 @@ from holdfast.machinery.status import StatusError
 from holdfast.scheduler.cluster.events import Added, Deleted
 from holdfast.scheduler.framework.config import plugin_sets as plugins
 from holdfast.scheduler.framework.diagnosis import NodeRejection
-from holdfast.scheduler.jobs.job import named_in
+from holdfast.scheduler.jobs import Job, JobName
+from holdfast.scheduler.jobs.job import CORE, named_in
 from holdfast.sim.what_if.answer import PENDING, WhatIfAnswer
 from holdfast.sim.what_if.changes import WhatIfChanges
 from holdfast.sim.what_if.checkable_manifests import CheckableManifest, checkable
@@ -64,6 +66,10 @@ class CheckedObject:
     """Why no pod of it can be created."""
     pods: int = 0
     placed: int = 0
+    min_member: int = 0
+    """How many of them a PodGroup needs; 0 if all are needed."""
+    is_ready: bool = True
+    """Of a PodGroup, whether it has what it needs, also of each task."""
     nodes: int = 0
     """How many nodes could take one of its pods."""
     nodes_if_empty: int = 0
@@ -74,6 +80,8 @@ class CheckedObject:
     reasons: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     preempts: list[str] = field(default_factory=list)
+    reclaims: list[str] = field(default_factory=list)
+    """Pods of other queues that are evicted for it."""
     field: str = ""
     """The field of the manifest that the first reason is about."""
     field_line: int = 0
@@ -86,7 +94,13 @@ class CheckedObject:
     def status(self) -> str:
         if self.not_checked:
             return NOT_CHECKED
-        return FITS if self.placed >= self.pods and not self.refusal else DOES_NOT_FIT
+        fits = self.placed >= self.needed and self.is_ready and not self.refusal
+        return FITS if fits else DOES_NOT_FIT
+
+    @property
+    def needed(self) -> int:
+        """How many of its pods must have a node."""
+        return self.min_member or self.pods
 
     @property
     def fits(self) -> bool:
@@ -109,6 +123,7 @@ class CheckedObject:
             "status": self.status,
             "pods": self.pods,
             "placed": self.placed,
+            "needed": self.needed,
             "nodes": self.nodes,
             "nodesIfEmpty": self.nodes_if_empty,
             "share": self.share,
@@ -117,6 +132,7 @@ class CheckedObject:
             "message": self.not_checked or self.message,
             "details": self.details,
             "preempts": self.preempts,
+            "reclaims": self.reclaims,
             "field": self.field,
             "fieldLine": self.field_line or self.line,
         }
@@ -309,8 +325,22 @@ def _checked(
         checked.details.append(_NO_PODS)
     own = {each.object for each in pending}
     own |= {each.object for each in answer.placed if names & {each.workload, each.object}}
-    checked.preempts = [each.object for each in answer.displaced if each.by in own]
+    for_it = [each for each in answer.displaced if each.by in own | _groups(cluster, own)]
+    checked.preempts = [each.object for each in for_it if each.reason == "Preempted"]
+    checked.reclaims = [each.object for each in for_it if each.reason == "Reclaimed"]
+    if checked.preempts:
+        checked.details.append(f"it preempts {few(checked.preempts)}")
+    if checked.reclaims:
+        evicted = few(checked.reclaims)
+        checked.details.append(f"evicted, because its queue reclaims what it deserves: {evicted}")
     checked.queue = _queue(cluster, own)
+    for job in (_job(cluster, key) for key in keys if key.kind == "PodGroup"):
+        if job is not None:
+            checked.min_member, checked.is_ready = job.min_member, job.is_ready
+    if checked.fits and checked.placed < checked.pods:
+        checked.details.append(
+            f"{checked.placed} of {checked.pods} pods fit, {checked.needed} are needed"
+        )
     return checked
 
 
@@ -366,13 +396,24 @@ class _PodsByName:
         return sum(found.values()), len(found)
 
 
+def _job(cluster: HypotheticalCluster, group: Key) -> Job | None:
+    """The job of a PodGroup; there may be one of the same name in another API group."""
+    jobs = cluster.scheduler.cluster.jobs
+    if group.group == CORE:
+        return jobs.known.get(JobName(CORE, group.namespace, group.name))
+    return jobs.get(group.namespace, group.name)
+
+
 def _members(cluster: HypotheticalCluster, group: Key) -> set[str]:
-    found = set()
-    for uid, pod in cluster.scheduler.cluster.pods.items():
-        job = pod.job
-        if uid and job is not None and (job.namespace, job.name) == (group.namespace, group.name):
-            found.add(str(pod.ref))
-    return found
+    job = _job(cluster, group)
+    return {str(pod.ref) for uid, pod in job.members.items() if uid} if job is not None else set()
+
+
+def _groups(cluster: HypotheticalCluster, objects: set[str]) -> set[str]:
+    """The PodGroups of these pods, for which the scheduler preempts and reclaims."""
+    state = cluster.scheduler.cluster
+    pods = (pod for pod in state.pods.values() if pod.job is not None and str(pod.ref) in objects)
+    return {str(job.ref) for pod in pods if (job := state.jobs.of(pod)) is not None}
 
 
 def _queue(cluster: HypotheticalCluster, objects: set[str]) -> str:

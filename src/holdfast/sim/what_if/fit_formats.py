@@ -24,6 +24,7 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RULES = {
     "unschedulable": "Pods of the manifest would be pending",
     "preempts": "Pods of the manifest would preempt others",
+    "reclaims": "Pods of other queues would be evicted for those of the manifest",
     "not-checked": "Pods of the manifest are not checked",
 }
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -78,7 +79,8 @@ def _next(node: Any, path: str, line: int) -> tuple[Any, str, int]:
 
 
 def sarif(result: CheckResult) -> dict[str, Any]:
-    found = [_sarif_result(each) for each in result.objects if not each.fits or each.preempts]
+    problems = [each for each in result.objects if not each.fits or each.preempts or each.reclaims]
+    found = [_sarif_result(each) for each in problems]
     driver = {
         "name": "holdfast check",
         "version": __version__,
@@ -96,7 +98,8 @@ def _sarif_result(each: CheckedObject) -> dict[str, Any]:
         },
         "logicalLocations": [{"name": each.field or each.object, "fullyQualifiedName": each.object}],
     }
-    rules = {FITS: "preempts", DOES_NOT_FIT: "unschedulable", NOT_CHECKED: "not-checked"}
+    evicts = "preempts" if each.preempts else "reclaims"
+    rules = {FITS: evicts, DOES_NOT_FIT: "unschedulable", NOT_CHECKED: "not-checked"}
     return {
         "ruleId": rules[each.status],
         "level": "error" if each.status == DOES_NOT_FIT else "warning",
@@ -114,12 +117,18 @@ def _uri(file: str) -> str:
     return quote(path.relative_to(here).as_posix()) if path.is_relative_to(here) else path.as_uri()
 
 
+def evicted_by(each: CheckedObject) -> tuple[tuple[str, list[str]], tuple[str, list[str]]]:
+    """The pods that have to go if it is applied, by what happens to them."""
+    return ("preempts", each.preempts), ("reclaims capacity from", each.reclaims)
+
+
 def problem_text(each: CheckedObject) -> str:
     """What is wrong, in one paragraph."""
     if each.status == NOT_CHECKED:
         return f"{each.object} is not checked: {each.not_checked}"
     if each.fits:
-        return f"{each.object} fits, but preempts {', '.join(each.preempts)}"
+        verbs = [f"{verb} {', '.join(pods)}" for verb, pods in evicted_by(each) if pods]
+        return f"{each.object} fits, but {' and '.join(verbs)}"
     missing = each.pods - each.placed
     pods = f"{missing} of {each.pods} pods do not fit" if each.pods > 1 else "does not fit"
     details = "".join(f" {line.rstrip('.')}." for line in each.details)

@@ -27,6 +27,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, pod_key
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.local.workloads.lister import controller_of, labels_of, owner_ref
+from holdfast.scheduler.actions.reclaim import reclaimer_in
 from holdfast.scheduler.reservations.calendar import FEASIBLE
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Create, Scenario
@@ -451,6 +452,8 @@ class _Outcome:
             return "Preempted", entry.message.removeprefix("by ")
         if node in self._removed:
             return "NodeRemoved", ""
+        if entry is not None and (by := reclaimer_in(entry.message)):
+            return "Reclaimed", by
         if entry is not None:
             return ("Drained", "") if node in self._drained else ("Evicted", "")
         return "Deleted", ""
