@@ -173,7 +173,7 @@ def test_an_ended_reservation_is_explained_with_its_end(cluster: ServedCluster) 
     cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z", memory="8Gi")).settle()
     found = explained(cluster, "rsv", "past")
     assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
-    assert found["summary"] == "It has ended and reserves nothing."
+    assert found["summary"] == "It has expired and reserves nothing."
 
 
 GROUP = {"annotations": {"scheduling.k8s.io/group-name": "train"}}

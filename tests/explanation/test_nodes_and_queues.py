@@ -51,7 +51,7 @@ def test_what_is_on_a_node_and_what_is_left() -> None:
     )
     assert report.phase == "Ready"
     assert report.summary == (
-        "It takes pods. Free are 1 of 8 cpu, 30517Mi of 30517Mi memory. 2 cpu are held by "
+        "It takes pods. 1 of 8 cpu, 30517Mi of 30517Mi memory are free. 2 cpu are held by "
         "reservations. No pod is pending."
     )
     cpu = report.node_capacity[0]

@@ -169,3 +169,12 @@ def test_a_node_marks_pods_that_should_have_ended() -> None:
     world = world_of([N1, OVERRUN]).wait(7200)
     (placed,) = explained(world, Row([], [], [], name="n1", kind="Node")).placed
     assert (placed.expected_end, placed.overdue) == ("", True)
+
+
+def test_a_reservation_that_was_used_once_names_its_owner() -> None:
+    world = world_of([N1, reservation("peak", "4", app="web", allocateOnce=True), WEB])
+    report = explained(world, Row([], [], [], name="peak", kind="Reservation"))
+    assert report.summary == (
+        "It was allocated to pod default/p (allocateOnce) and reserves nothing more."
+    )
+    assert report.told == ""

@@ -11,12 +11,14 @@ snapshot.
     min_resources          minResources of a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     uncreated_pods         pods of a workload that cannot be created
+    rollouts               a Deployment whose new pods wait for its old ones
     nodes                  a node: whether it takes pods, what is on it, which pending pods fit
     queues                 a queue: its limits, and what waits in it
     reservations           a reservation
     waiting_reservations   a reservation that waits for capacity on its node
     schedules              a ReservationSchedule
     matching_reservations  the reservations that a pod matches
+    reservation_repairs    changes that make a matching reservation usable
     queue_limits           limits of a pod's queue
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
@@ -25,7 +27,11 @@ snapshot.
     pod_affinity           affinity and anti-affinity to other pods
     ignored_annotations    policies and hints of a pod that the scheduler ignores
     misspellings           names that nothing has: the nearest ones that exist
-    capacity               shortage, holders of capacity, expected ends
+    capacity               what is free on a node for a pod, and what is short
+    own_reservations       reservations and holds for the pod itself
+    holders                reservations and holds of others, and whom they are for
+    expected_ends          when pods and reservations should end
+    phrases                amounts, pods and times in sentences
     hardware               devices and volume attachments
     numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
     missing_claims         claims, templates and device classes that do not exist

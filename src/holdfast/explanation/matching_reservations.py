@@ -23,6 +23,8 @@ from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NAMED = 3
+_SAID_ELSEWHERE = ("node(s) ", "didn't match ")
+"""Reasons that are those of the node, or of what the pod says of the reservation that it requires."""
 UNTOLERATED = "had untolerated taint"
 
 
@@ -166,7 +168,14 @@ def _start_text(planned: PlannedReservation) -> str:
 
 def unusable_reservations(found: list[MatchingReservation]) -> list[str]:
     """Why the reservations on nodes that are for a pod do not help it."""
-    unusable = [each for each in found if each.node and not each.usable and each.phase == "Available"]
+    unusable = [
+        each
+        for each in found
+        if each.node
+        and not each.usable
+        and each.phase == "Available"
+        and not each.why.startswith(_SAID_ELSEWHERE)
+    ]
     texts = [f"reservation {each.name} on {each.node} cannot be used: {each.why}" for each in unusable]
     more = len(texts) - _NAMED
     return [*texts[:_NAMED], *([f"and {number_of(more, 'more reservation')}"] if more > 0 else [])]

@@ -366,7 +366,9 @@ def _note_unknown_end(
     waits = any("Wait" in each.change["actions"] for each in advisor.advice)
     if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
         overdue = list(_overdue(snapshot, could))[:_HOLDERS]
-        why = "; ".join(overdue) or "too few pods there have run-time estimates"
+        has_pods = any(snapshot.cluster.ledger.pods.get(row) for row in could)
+        unknown = "too few pods there have run-time estimates"
+        why = "; ".join(overdue) or (unknown if has_pods else "nothing there is known to end")
         report.details.append(f"when enough capacity becomes free is unknown: {why}")
 
 

@@ -240,7 +240,7 @@ def _free(report: Report) -> str:
         if each.held != "0" and each.resource != "pods"
     ]
     kept = f" {', '.join(held)} are held by reservations." if held else ""
-    return f"Free are {', '.join(texts)}.{kept}" if texts else "It has no capacity."
+    return f"{', '.join(texts)} are free.{kept}" if texts else "It has no capacity."
 
 
 def _nominated(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:

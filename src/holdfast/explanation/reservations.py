@@ -39,8 +39,9 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.node = str(status.get("nodeName") or "")
     reservation = snapshot.cluster.reservations.get(name)
     if reservation is None or reservation.finished:
-        report.told = condition_message(raw, "Ready")
-        report.summary = "It has ended and reserves nothing."
+        told = condition_message(raw, "Ready")
+        report.told = "" if told == report.phase else told
+        report.summary = _ended(raw)
     elif reservation.error or reservation.pod is None:
         report.told = condition_message(raw, "Scheduled") or reservation.error
         report.summary = f"It is invalid: {reservation.error}"
@@ -55,6 +56,20 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if reservation is not None and not reservation.finished:
         report.owners = _owners(snapshot.cluster, reservation)
     return report
+
+
+def _ended(raw: Raw) -> str:
+    """How a reservation ended that reserves nothing."""
+    status = raw.get("status") or {}
+    using = status.get("currentOwners") or ()
+    owners = [f"{each.get('namespace')}/{each.get('name')}" for each in using]
+    if status.get("phase") == "Succeeded":
+        whom = f"pod {few(owners)}" if owners else "its owner"
+        return f"It was allocated to {whom} (allocateOnce) and reserves nothing more."
+    ready = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
+    if any(each.get("reason") == "Expired" for each in ready):
+        return "It has expired and reserves nothing."
+    return "It has ended and reserves nothing."
 
 
 def _holding(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:

@@ -65,7 +65,9 @@ def consider_start(advisor: Advisor, planned: PlannedReservation, row: int) -> N
     started = {"metadata": {"annotations": {STARTS_AT: None}}, "status": {"phase": "Available"}}
     objects = [change for each in ends for change in each.changes]
     objects.append(patch(RESERVATION, raw, started))
-    advisor.propose(_wait(snapshot, planned.start, f"{planned.reservation.name} starts", objects))
+    advisor.propose(
+        _wait(snapshot, planned.start, f"reservation {planned.reservation.name} starts", objects)
+    )
 
 
 def wait_steps(
