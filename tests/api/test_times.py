@@ -143,6 +143,7 @@ def test_times_beyond_the_calendar_become_the_last_or_first_moment(seconds: int,
         (86399, "23h"),
         (3 * 86400 + 4 * 3600, "3d4h"),
         (30 * 86400, "30d"),
+        (5 * 365 * 86400, "5y"),
     ],
 )
 def test_spans_have_two_units_at_most(seconds: int, text: str) -> None:

@@ -77,7 +77,7 @@ def format_duration(seconds: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """A span of time in two units at most: `90s`, `12m`, `1h59m`, `2h`, `23h`, `3d4h`, `30d`."""
+    """A span of time in two units at most: `90s`, `12m`, `1h59m`, `2h`, `23h`, `3d4h`, `30d`, `5y`."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole}s"
@@ -86,7 +86,8 @@ def span_text(seconds: float) -> str:
             count, rest = divmod(whole, large)
             more = rest // small if small else 0
             return f"{count}{unit}{more}{small_unit}" if more else f"{count}{unit}"
-    return f"{whole // 86400}d"
+    days = whole // 86400
+    return f"{days}d" if days < 2 * 365 else f"{days // 365}y"
 
 
 def _decimal(nanos: int, unit: int) -> str:
