@@ -60,6 +60,10 @@ def of_slices(raw: Raw, count: int) -> Raw:
     }
 
 
+def part(amount: str) -> Raw:
+    return request("r", 1, capacity={"requests": {"memory": amount}})
+
+
 def wants(*requests: Raw, **more: Any) -> list[Raw]:
     return [resource_claim("c", *requests, **more), claiming_pod("p", "c")]
 
@@ -193,6 +197,19 @@ SITUATIONS: dict[str, Row] = {
         [f"excluded by the constraint on {NUMA_OF}"],
         ["Resize", "ReplaceClaim"],
     ),
+    # Devices that several claims share
+    "more of a shared device than is left": Row(
+        [
+            N1,
+            GPU,
+            resource_slice("n1", [device("gpu-0", "40Gi", allowMultipleAllocations=True)]),
+            resource_claim("theirs", part("10Gi")),
+            claiming_pod("a", "theirs"),
+            *wants(part("60Gi")),
+        ],
+        ["n1: of 1 device for request r: 1 without enough capacity left (memory left: 30Gi)"],
+        ["Resize"],
+    ),
     # Pools
     "pool of which a slice is missing": Row(
         [N1, GPU, of_slices(resource_slice("n1", 1), 2), *wants()],
@@ -291,6 +308,8 @@ def test_situation(name: str) -> None:
 
 AGAIN = "in ResourceClaim c (delete and create it again); then it fits n1"
 TEXTS = {
+    "more of a shared device than is left": "request at most 30Gi memory instead of 60Gi for request r "
+    f"{AGAIN}",
     "value that no device has": f"select model a100 instead of h100 for request r {AGAIN}",
     "capacity that no device has": f"select memory 40Gi instead of 80Gi for request r {AGAIN}",
     "class whose selectors match no device": f"select driver {DRIVER} instead of gpu.exmple.com in "

@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESOURCE_API
 from holdfast.api.plurals import number_of, plural
+from holdfast.api.quantity import format_amount, from_nano, parse
+from holdfast.api.resource_slices import DeviceID
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import row_of
 from holdfast.explanation.device_values import values_text
@@ -93,7 +95,11 @@ def _on_node(
     named = manager.names_to_allocate(pod) if len(request.claims) > 1 else []
     devices = number_of(found.visible, "device")
     for (claim, name), reasons in by_request.items():
-        counted = _counted(snapshot, reasons, _unmatched(request, row, snapshot, reasons))
+        more = {
+            _TEXTS[SELECTOR]: _unmatched(request, row, snapshot, reasons),
+            _TEXTS[CAPACITY]: _left_text(snapshot, row, reasons),
+        }
+        counted = _counted(snapshot, reasons, more)
         of = f" of claim {named[claim].name}" if claim < len(named) else ""
         yield f"{node}: of {devices} for request {name}{of}: {counted}"
     if not by_request:
@@ -157,15 +163,38 @@ def _unmatched(
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason], unmatched: str) -> str:
-    """The reasons with the number of devices that each applies to, the most frequent first; `unmatched`
-    is added to that of selectors. Devices for pods that are tried before it count together."""
+def capacity_left(
+    snapshot: ClusterSnapshot, row: int, devices: Collection[DeviceID]
+) -> dict[str, list[int]]:
+    """By name, what is left of the capacity of devices of a row, in nano units."""
+    manager = snapshot.cluster.claims
+    found: dict[str, list[int]] = {}
+    for entry in manager.catalogue.visible(row).entries:
+        consumed = manager.use.consumed(entry.identity) if entry.id in devices else {}
+        for name, capacity in entry.device.capacity.items() if entry.id in devices else ():
+            found.setdefault(name, []).append(parse(capacity.value) - consumed.get(name, 0))
+    return found
+
+
+def _left_text(snapshot: ClusterSnapshot, row: int, reasons: list[DeviceReason]) -> str:
+    """` (memory left: 40Gi, 10Gi)`"""
+    refused = {each.device for each in reasons if each.reason == CAPACITY}
+    texts = []
+    for name, amounts in sorted(capacity_left(snapshot, row, refused).items()):
+        shown = [format_amount(name, from_nano(name, each)) for each in sorted(amounts, reverse=True)]
+        texts.append(f"{name} left: {few(shown, _HOLDERS)}")
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
+def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason], more: dict[str, str]) -> str:
+    """The reasons with the number of devices that each applies to, the most frequent first; `more` is
+    added to a reason. Devices for pods that are tried before it count together."""
     counts, before = Counter[str](), dict[str, None]()
     for reason in reasons:
         pods = [pod for each in reason.holders for pod in _decided_for(snapshot, each)]
         before |= dict.fromkeys(f"{pod.namespace}/{pod.name}" for pod in pods)
         counts[_TRIED_FIRST if pods else _text(snapshot, reason)] += 1
-    more = {_TEXTS[SELECTOR]: unmatched, _TRIED_FIRST: f" ({few(sorted(before), _HOLDERS)})"}
+    more[_TRIED_FIRST] = f" ({few(sorted(before), _HOLDERS)})"
     return ", ".join(f"{count} {text}{more.get(text, '')}" for text, count in counts.most_common())
 
 

@@ -29,6 +29,7 @@ from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
 from holdfast.explanation.claim_volumes import volume_repairs
 from holdfast.explanation.deletions import consider_deletions, deletion_steps, freed_by_deletion
 from holdfast.explanation.details import limits_on
+from holdfast.explanation.device_capacity import smaller_shares
 from holdfast.explanation.device_holders import device_steps
 from holdfast.explanation.device_taints import device_tolerations
 from holdfast.explanation.evictions import (
@@ -195,6 +196,7 @@ def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejecti
         if ("ReplaceClaim",) not in advisor.actions:  # the name of an attribute may be misspelt
             yield from other_selectors(snapshot, subject, pod, row)
         yield from fewer_constraints(snapshot, subject, pod)
+        yield from smaller_shares(snapshot, subject, pod, row)
 
 
 # Combinations
