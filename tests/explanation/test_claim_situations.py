@@ -172,6 +172,18 @@ SITUATIONS: dict[str, Row] = {
         ["for request r/big", "for request r/small"],
         ["ReplaceClaim"],
     ),
+    "device that matches is on a node with too few": Row(
+        [
+            N1,
+            N2,
+            GPU,
+            resource_slice("n1", gpus(2, model="a100")),
+            resource_slice("n2", gpus(1, model="h100")),
+            *wants(request("a"), request("b", 1, model("h100"))),
+        ],
+        ["n2: of 1 device for request b: 1 allocated to another request of the pod"],
+        ["ReplaceClaim"],
+    ),
     # Constraints
     "devices with one value of an attribute": Row(
         [

@@ -7,6 +7,8 @@ from contextlib import suppress
 from holdfast.api.errors import QuantityError
 from holdfast.api.quantity import parse
 from holdfast.api.similar_names import nearest
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import row_of
 from holdfast.explanation.claim_sizes import ChangedClaims, each_request, unallocated_claims
 from holdfast.explanation.device_values import is_matched, operands
 from holdfast.explanation.missing_claims import DEVICE_CLASS
@@ -20,6 +22,7 @@ from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _TRIED = 6
+_NODES = 20
 _LONGEST = 60
 _CONSTRAINTS = ("matchAttribute", "distinctAttribute")
 
@@ -59,14 +62,39 @@ def fewer_constraints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecor
 # Selectors
 
 
+def consider_selectors_of_nodes(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, nodes: list[str], advisor: Advisor
+) -> None:
+    """Selectors that no device of one of the nodes matches: the last resort where other nodes have
+    devices that do."""
+    catalogue = snapshot.cluster.claims.catalogue
+    for row in (row_of(snapshot, name) for name in nodes[:_NODES]):
+        entries = catalogue.visible(row).entries
+        shapes = [catalogue.table.shapes.value(each.shape) for each in entries]
+        for each in _other_selectors(snapshot, subject, pod, row, shapes):
+            if advisor.propose(each):
+                return
+
+
 def other_selectors(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> Iterator[Repair]:
     """For selectors that no device of the cluster matches: a value that devices have, otherwise the
     request without the selector."""
-    manager = snapshot.cluster.claims
-    request = manager.of_class(pod.cls).on(row).request
-    shapes = [each for each in manager.catalogue.table.shapes.values if each is not None]
+    table = snapshot.cluster.claims.catalogue.table
+    shapes = [each for each in table.shapes.values if each is not None]
+    yield from _other_selectors(snapshot, subject, pod, row, shapes)
+
+
+def _other_selectors(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    row: int,
+    shapes: list[DeviceValues],
+) -> Iterator[Repair]:
+    """`shapes` are the devices that count."""
+    request = snapshot.cluster.claims.of_class(pod.cls).on(row).request
     for part in request.parts if request is not None else ():
         expressions = (*part.class_selectors, *part.selectors)
         if any(all(is_matched(each, device) for each in expressions) for device in shapes):

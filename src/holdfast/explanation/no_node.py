@@ -7,7 +7,8 @@ from holdfast.api import names
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_node, missing_on, plans_on, row_of, shortages
-from holdfast.explanation.claim_sizes import consider_fewer_devices
+from holdfast.explanation.claim_selectors import consider_selectors_of_nodes
+from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, consider_fewer_devices
 from holdfast.explanation.details import details_of
 from holdfast.explanation.expected_ends import overrun_text, rows_freed_first
 from holdfast.explanation.holders import holder_text, holders_on, kind_of_holder, kind_text
@@ -123,6 +124,8 @@ def explain_no_node(
     if not advisor.advice and not preempts:
         consider_removals(snapshot, subject, pod, advisor)
         if rejected is None and not advisor.advice:
+            nodes = [name for name, each in placing.rejections.items() if each.plugin == CLAIMS_PLUGIN]
+            consider_selectors_of_nodes(snapshot, subject, pod, nodes, advisor)
             consider_new_node(snapshot, pod, placing, advisor)
     if not any("Wait" in each.change["actions"] for each in advisor.advice):
         report.details += [f"once capacity is free, {each}" for each in advisor.takers]
