@@ -20,6 +20,7 @@ snapshot.
     matching_reservations  the reservations that a pod matches
     reservation_repairs    changes that make a matching reservation usable
     queue_limits           limits of a pod's queue
+    reclaimed_capacity     what is reclaimed from other queues, or why nothing is
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
     host_ports             host ports that others have
