@@ -248,6 +248,19 @@ SITUATIONS = {
         ["queue b deserves 2 cpu and uses 1: it reclaims nothing for a request of 2"],
         [],
     ),
+    "another pod of its queue reclaims first": Row(
+        [
+            N1,
+            A,
+            B,
+            x("x", "4"),
+            x("y", "4"),
+            p("3"),
+            pod("first", "3", annotations=of("b"), priority=5),
+        ],
+        ["default/first of its queue is tried before it and reclaims what can be reclaimed"],
+        ["y"],
+    ),
     "its own queue has a pod of lower priority": Row(
         [N1, A, B, x("x", "4"), x("xb", "4", "b"), p("4", priority=10)],
         ["it can preempt default/xb of lower priority on n1, and will if it is tried"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from holdfast.api.plurals import plural
 from holdfast.explanation.other_pods import placed
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.queue_limits import QUEUE
@@ -114,9 +115,13 @@ def _plan(snapshot: ClusterSnapshot, pod: PodRecord) -> ReclaimPlan | None:
     jobs = snapshot.cluster.jobs
     job = jobs.of(pod)
     names = {each.name for each in jobs.partners(job)} if job is not None else set()
+    found = _plans(snapshot, pod)
+    return next((plan for plan in found if plan.leader is pod or plan.leader.job in names), None)
+
+
+def _plans(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReclaimPlan]:
     with _others_placed(snapshot, pod):
-        plans = snapshot.scheduler.reclaim_plans()
-    return next((p for p in plans if p.leader is pod or p.leader.job in names), None)
+        return snapshot.scheduler.reclaim_plans()
 
 
 @contextmanager
@@ -184,3 +189,10 @@ def _why_not(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
                     f"queue {record.name} deserves {shown(name, share)} {name} and uses "
                     f"{shown(name, has)}: it reclaims nothing for a request of {shown(name, amount)}"
                 )
+                return
+    if not snapshot.scheduler.reclaims:
+        return
+    first = [plan.leader for plan in _plans(snapshot, pod) if plan.queue == queues.of(pod)]
+    if first:
+        which = f"{pods_text(first)} of its queue {plural(len(first), 'is', 'are')} tried before it"
+        yield f"{which} and {plural(len(first), 'reclaims', 'reclaim')} what can be reclaimed"
