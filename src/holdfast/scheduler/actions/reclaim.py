@@ -220,8 +220,9 @@ def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
 def _restored_nominations(cluster: Cluster, pods: list[PodRecord]) -> Iterator[None]:
     """Restores the nominated nodes of the pods, and of the members of their jobs, at the end of the
     block."""
-    jobs = [job for pod in pods if (job := cluster.jobs.of(pod)) is not None]
-    members = [pod for job in jobs for each in cluster.jobs.partners(job) for pod in each.waiting()]
+    jobs = {job.name: job for pod in pods if (job := cluster.jobs.of(pod)) is not None}
+    partners = {each.name: each for job in jobs.values() for each in cluster.jobs.partners(job)}
+    members = [pod for job in partners.values() for pod in job.waiting()]
     before = [(pod, pod.nominated) for pod in {each.uid: each for each in (*pods, *members)}.values()]
     try:
         yield
