@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from holdfast.api.plurals import number_of
 from holdfast.api.quantity import shown
 from holdfast.cli.text_table import Column, Screen, TextTable
-from holdfast.sim.what_if.answer import WhatIfAnswer, by_workload, pending_groups
+from holdfast.sim.what_if.answer import NODE_PODS, WhatIfAnswer, by_workload, pending_groups
 from holdfast.sim.what_if.capacity import ResourceAmounts
 from holdfast.sim.what_if.node_plan import NodePlan
 
@@ -139,7 +139,7 @@ def _blocked(answer: WhatIfAnswer) -> TextTable:
 
 
 def _nodes(answer: WhatIfAnswer) -> TextTable:
-    table = TextTable("Nodes", [Column("node"), Column("change"), Column("pods", right=True)])
+    table = TextTable("Nodes", [Column("node"), Column("change"), Column(NODE_PODS, right=True)])
     for each in answer.nodes[:_MOST_ROWS]:
         table.add(each.name, each.change, str(each.pods))
     _note_more(table, len(answer.nodes))

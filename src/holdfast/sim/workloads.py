@@ -47,8 +47,9 @@ class ScenarioWorkloads(WorkloadControllers):
         timers: ComponentTimers,
         kubelets: Kubelets,
         recorder: StoredEvents,
+        waits: bool = True,
     ) -> None:
-        super().__init__(objects, clock, timers, kubelets, recorder, partial=True)
+        super().__init__(objects, clock, timers, kubelets, recorder, partial=True, waits=waits)
         self._active = False
         """Whether there ever was an owner that makes pods; until then nothing is taken note of."""
         self._completion = _Completion(objects)

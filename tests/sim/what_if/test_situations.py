@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.sim.what_if.answer import WhatIfAnswer
-from holdfast.sim.what_if.changes import ChangeError, WhatIfChanges
+from holdfast.sim.what_if.changes import ChangeError
 from holdfast.sim.what_if.question import WhatIfQuestion
 from holdfast.snapshot.cluster_objects import ClusterObjects
 from holdfast.snapshot.manifests import InvalidInput
@@ -347,16 +347,6 @@ def test_one_answer_for_one_question() -> None:
     first, second = (answer.data() for answer in answers)
     assert first == second
     assert isinstance(answers[0], WhatIfAnswer)
-
-
-def test_time_does_not_run_to_the_progress_deadline_of_a_deployment() -> None:
-    """What is said about the cluster counts from its own time, not from ten minutes later."""
-    question = WhatIfQuestion.about(SETUP, cluster(*TWO))
-    begun = question.cluster.clock.t
-    too_large = workload("too-large", 1, cpu="100")
-    too_large["spec"]["progressDeadlineSeconds"] = 600
-    question.ask(WhatIfChanges(manifests=documents([too_large])))
-    assert question.cluster.clock.t - begun < 300
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"])

@@ -41,14 +41,15 @@ class WorkloadControllers:
         kubelets: Kubelets,
         recorder: StoredEvents,
         partial: bool = False,
+        waits: bool = True,
     ) -> None:
-        """With `partial`, an owner that does not exist counts as existing."""
+        """With `partial`, an owner that does not exist counts as existing; for `waits` see `Lister`."""
         self._objects = objects
         self._clock = clock
         self._timers = timers
         self._kubelets = kubelets
         self._recorder = recorder
-        self._workloads = Workloads(objects.store, partial=partial)
+        self._workloads = Workloads(objects.store, partial=partial, waits=waits)
         self._planned: Timer | None = None
         self._planned_for: float | None = None
 

@@ -110,7 +110,7 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
         kept = _on_node(owner, there, may_stay, managed, outcome)
         if should_run:
             counts.desired += 1
-            _count(owner, kept, digest, now, counts, outcome)
+            _count(kept, view.min_ready(owner), digest, now, counts, outcome)
             if not kept and managed and not any(is_going(pod) for _, pod in there):
                 pod = _pod(owner, template, name, digest, matcher.tolerations)
                 outcome.actions.append(CreateDependent(pod, ref))
@@ -139,13 +139,18 @@ def _on_node(
 
 
 def _count(
-    owner: Raw, kept: list[Member], digest: str, now: float, counts: _Counts, outcome: ActionOutcome
+    kept: list[Member],
+    min_ready: float,
+    digest: str,
+    now: float,
+    counts: _Counts,
+    outcome: ActionOutcome,
 ) -> None:
     for member in kept:
         pod = member[1]
         counts.current += 1
         counts.ready += ready(pod)
-        at = available_at(pod, float(owner["spec"].get("minReadySeconds") or 0))
+        at = available_at(pod, min_ready)
         available = at is not None and at <= now
         counts.available += available
         if at is not None and not available:

@@ -101,8 +101,8 @@ class Sync:
 
 
 class Workloads:
-    def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
-        self.view = Lister(objects, partial=partial)
+    def __init__(self, objects: WorkloadObjects, *, partial: bool = False, waits: bool = True) -> None:
+        self.view = Lister(objects, partial=partial, waits=waits)
         self._to_sync: dict[Ref, None] = {}
         self._to_collect: dict[Ref, None] = {}
         self._timers: TimerQueue[Ref] = TimerQueue()
@@ -246,6 +246,11 @@ class Workloads:
         if self._to_sync or self._to_collect:
             return 0.0
         return self._timers.next_time()
+
+    def retry(self) -> None:
+        """Tries at once to create what was refused."""
+        self._to_sync.update(dict.fromkeys(self._failures))
+        self._failures.clear()
 
     # Results of actions
 

@@ -161,7 +161,7 @@ def reconcile(view: Lister, ref: Ref, job: Raw, now: float) -> ActionOutcome:
         deadline = job["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
             outcome.sync_again((moment(status.get("startTime")) or now) + deadline)
-        _manage(ref, job, members, pods, now, outcome)
+        _manage(view, ref, job, members, pods, now, outcome)
     _write(ref, job, pods, status, outcome)
     return outcome
 
@@ -281,7 +281,13 @@ def _suspension(job: Raw, status: Raw, now: float, outcome: ActionOutcome) -> No
 
 
 def _manage(
-    ref: Ref, job: Raw, members: list[Member], pods: _Pods, now: float, outcome: ActionOutcome
+    view: Lister,
+    ref: Ref,
+    job: Raw,
+    members: list[Member],
+    pods: _Pods,
+    now: float,
+    outcome: ActionOutcome,
 ) -> None:
     parallelism = _parallelism(job)
     if job["spec"].get("completions") is None and not _indexed(job):
@@ -299,7 +305,7 @@ def _manage(
     missing = wanted - len(pods.running) - len(waited_for)
     if missing <= 0:
         return
-    until = _backed_off_until(members)
+    until = _backed_off_until(members) if view.waits else 0.0
     if until > now:
         outcome.sync_again(until)
         return

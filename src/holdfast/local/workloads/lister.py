@@ -124,15 +124,21 @@ class Lister:
     """The objects, an index of dependents by owner uid, and an index of objects without a controller by
     label.
 
-    A partial view need not have every owner: only owners it has seen can be gone.
+    A partial view need not have every owner: only owners it has seen can be gone. Without `waits` no
+    time passes: pods are available as soon as they are ready, and there is no back-off.
     """
 
-    def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
+    def __init__(self, objects: WorkloadObjects, *, partial: bool = False, waits: bool = True) -> None:
         self.objects = objects
         self.get = objects.get
         self._dependents: dict[str, dict[Ref, None]] = {}
         self._free: dict[Label, dict[Ref, None]] = {}
         self._seen: set[str] | None = set() if partial else None
+        self.waits = waits
+
+    def min_ready(self, owner: Raw) -> float:
+        """Seconds for which a pod of the owner must be ready to be available."""
+        return float((owner.get("spec") or {}).get("minReadySeconds") or 0) if self.waits else 0.0
 
     def changed(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         was = before["metadata"].get("ownerReferences") if before is not None else None

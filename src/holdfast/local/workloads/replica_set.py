@@ -49,7 +49,7 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float, failure: str = "")
     present = [member for member in members if active(member[1])]
     if not is_going(owner):
         _manage(view, ref, owner, present, now, outcome)
-    _report(ref, owner, present, now, failure, outcome)
+    _report(view, ref, owner, present, now, failure, outcome)
     return outcome
 
 
@@ -88,10 +88,16 @@ def _related(view: Lister, owner: Raw, present: list[Member]) -> list[Raw]:
 
 
 def _report(
-    ref: Ref, owner: Raw, present: list[Member], now: float, failure: str, outcome: ActionOutcome
+    view: Lister,
+    ref: Ref,
+    owner: Raw,
+    present: list[Member],
+    now: float,
+    failure: str,
+    outcome: ActionOutcome,
 ) -> None:
     spec, status = owner.get("spec") or {}, owner.get("status") or {}
-    min_ready = float(spec.get("minReadySeconds") or 0)
+    min_ready = view.min_ready(owner)
     template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     labelled = are_ready = available = 0
     for _, pod in present:

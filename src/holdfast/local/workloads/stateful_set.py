@@ -38,7 +38,7 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
     digest = f"{ref.name}-{history.digest}"
     start = int((owner["spec"].get("ordinals") or {}).get("start") or 0)
     wanted = range(start, start + wanted_replicas(owner))
-    good = _Good(owner, now, outcome)
+    good = _Good(view.min_ready(owner), now, outcome)
     if not is_going(owner):
         make = _Maker(view, ref, owner, digest, history.templates, outcome)
         _manage(owner, pods, wanted, digest, good, make, outcome)
@@ -49,8 +49,8 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
 class _Good:
     """Whether a pod exists and has been ready long enough."""
 
-    def __init__(self, owner: Raw, now: float, outcome: ActionOutcome) -> None:
-        self._min_ready = float(owner["spec"].get("minReadySeconds") or 0)
+    def __init__(self, min_ready: float, now: float, outcome: ActionOutcome) -> None:
+        self._min_ready = min_ready
         self._now, self._outcome = now, outcome
 
     def __call__(self, pod: Raw) -> bool:

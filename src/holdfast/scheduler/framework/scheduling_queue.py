@@ -23,6 +23,7 @@ shape form a group, as pods of one class do.
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -443,6 +444,12 @@ class SchedulingQueue:
         """When the next back-off ends."""
         heads = [heap[0][0] for heap in (self._live(self._errors), self._live(self._backoff)) if heap]
         return min(heads, default=None)
+
+    def end_backoffs(self) -> bool:
+        """Makes all pods in back-off active; whether there are any."""
+        some = self.next_due() is not None
+        self._end_backoffs(math.inf)
+        return some
 
     def place(self, uid: str) -> str | None:
         """Where the pod is: active, backoff, unschedulable, gated, following, or None."""

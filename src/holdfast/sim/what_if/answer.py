@@ -16,6 +16,8 @@ from holdfast.sim.what_if.node_plan import NodePlan
 
 SCHEMA = "https://holdfast.io/schemas/what-if/v1"
 
+NODE_PODS = "pods without DaemonSets"
+"""How tables name the number of pods on a node; static pods are not counted either."""
 NEW, PENDING, DISPLACED = "new", "pending", "displaced"
 """What an object was before: not there, pending, or on a node that it had to leave."""
 

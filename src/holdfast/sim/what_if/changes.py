@@ -259,6 +259,10 @@ def _apply_manifests(
         kinds[key[:2]] += 1
     if kinds:
         applied.texts.append(f"applied: {counted(kinds)}")
+    if ("batch", "CronJob") in kinds:
+        applied.notes.append(
+            "no Job of a CronJob is started, since no time passes; `holdfast check` asks about that Job"
+        )
     if skipped:
         applied.notes.append(f"skipped: {counted(skipped)}")
         applied.notes += note_of_limits(kind for _, kind in skipped)

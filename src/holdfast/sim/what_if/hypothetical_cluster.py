@@ -1,9 +1,12 @@
-"""The objects of a cluster on a virtual clock, around the scheduler that decides.
+"""The objects of a cluster at one moment, around the scheduler that decides.
 
 Components and controllers are those of a local cluster. Objects come as an API server had them: they
 are loaded as they are, neither copied nor checked, since checks of 50,000 pods take longer than all
-the rest. Time passes only as far as it takes everything to come to rest: back-offs of pods, waits of
-controllers.
+the rest.
+
+The clock stands still, so nothing happens that would only happen later: no pod ends, no reservation
+expires or starts, no job begins to starve, no deadline is reached, and CronJobs start no Jobs. What
+only delays a reaction takes no time: back-offs, `minReadySeconds`, and the time that pods take to stop.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +16,12 @@ from holdfast.api.errors import HoldfastError, InvalidObject
 from holdfast.api.kinds import KINDS
 from holdfast.local.cluster_parts import FED, ClusterParts
 from holdfast.local.executor import DecisionExecutor
-from holdfast.local.kubelet import BareReports
+from holdfast.local.kubelet import BareReports, Lifetimes
 from holdfast.local.namespace_controller import Namespaces
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, SeededNames, StoreChange
 from holdfast.local.store.store import Store
-from holdfast.local.timeline import Timeline, TimelineEntry
+from holdfast.local.timeline import UNSCHEDULABLE, Timeline, TimelineEntry
 from holdfast.local.workloads.lister import controller_of, owner_ref
 from holdfast.scheduler.cluster.events import Added
 from holdfast.sim.action_runner import ActionRunner, Step
@@ -29,15 +32,40 @@ from holdfast.snapshot.stripping import Stripper
 _ORDER = {(info.group, info.kind): place for place, info in enumerate(KINDS.values())}
 _CLAIMS = frozenset(("persistentVolumeClaim", "ephemeral"))
 """Sources of volumes that have objects of their own."""
-_HORIZON = 600.0
-"""Seconds of virtual time within which everything comes to rest; less than a Deployment takes to report
-that it makes no progress, since what is due by then would happen too."""
-_MOMENTS = 2_000
+_CRON_JOB = ("batch", "CronJob")
+_RETRIES = 3
+"""How often in a row pods are tried again whose attempts end in errors, while nothing else happens."""
+_MOST_RETRIES = 2_000
 _ROUNDS = 1_000
 
 
 class NotSettled(HoldfastError):
     """The scheduler and the controllers keep changing things."""
+
+
+class _EndlessRuns(Lifetimes):
+    """Pods run on, and stop at once when they are deleted."""
+
+    def run_time(self, pod: Raw, ran: float) -> float | None:
+        return None
+
+    def stop_time(self, pod: Raw, grace: float, passed: float) -> float:
+        return 0.0
+
+
+class HypotheticalWorkloads(ScenarioWorkloads):
+    """The workload controllers, without waits and without that of CronJobs."""
+
+    def changed(self, change: StoreChange) -> None:
+        if change.key[:2] != _CRON_JOB:
+            super().changed(change)
+
+    def adopt(self, objects: Iterable[tuple[Key, Raw]]) -> None:
+        super().adopt((key, raw) for key, raw in objects if key[:2] != _CRON_JOB)
+
+    def retry(self) -> None:
+        """Tries again to create what was refused."""
+        self._workloads.retry()
 
 
 class HypotheticalCluster(ClusterParts):
@@ -67,8 +95,9 @@ class HypotheticalCluster(ClusterParts):
             self.timeline.record,
             all_budgets=False,
         )
-        self.workloads = ScenarioWorkloads(
-            self.objects, clock, self.timers, self.kubelets, self.recorder
+        self.kubelets.lifetimes = _EndlessRuns()
+        self.workloads = HypotheticalWorkloads(
+            self.objects, clock, self.timers, self.kubelets, self.recorder, waits=False
         )
         self.components += [
             self.workloads,
@@ -156,24 +185,17 @@ class HypotheticalCluster(ClusterParts):
     def rest(self) -> list[TimelineEntry]:
         """Lets scheduler and controllers work until nothing changes any more, and returns what
         happened to objects. Raises NotSettled."""
-        until = self.clock.t + _HORIZON
-        before = len(self.timeline.entries)
-        for _ in range(_MOMENTS):
+        self.workloads.retry()
+        begin = len(self.timeline.entries)
+        in_vain = 0
+        for _ in range(_MOST_RETRIES):
+            before = len(self.timeline.entries)
             self._settle()
-            due = self._next_due()
-            if due is None or due >= until:
-                return self.timeline.entries[before:]
-            self.clock.advance_to_timer(due)
-        raise NotSettled(f"something still changes after {_MOMENTS} steps of virtual time")
-
-    def _next_due(self) -> float | None:
-        """When something is due that has not come to rest. Timers of what rests, such as the expiry
-        of a reservation or the end of a pod, are not among it."""
-        scheduler = self.scheduler
-        times = [scheduler.queue.next_due(), scheduler.bind_retries.next_due()]
-        due = self.workloads.next_due()
-        times.append(None if due is None else max(due, self.clock.epoch()))
-        return min((each for each in times if each is not None), default=None)
+            new = self.timeline.entries[before:]
+            in_vain = in_vain + 1 if all(each.event == UNSCHEDULABLE for each in new) else 0
+            if in_vain > _RETRIES or not self.scheduler.queue.end_backoffs():
+                return self.timeline.entries[begin:]
+        raise NotSettled(f"something still changes after {_MOST_RETRIES} retries")
 
     def _settle(self) -> None:
         """Everything that happens at this moment."""
@@ -183,8 +205,10 @@ class HypotheticalCluster(ClusterParts):
             decisions = self.scheduler.round(self.clock.epoch())
             for decision in decisions:
                 self._executor.carry_out(decision)
-            stated = self.timers.next_time()
-            if not (decisions or self.fed or (stated is not None and stated <= self.clock.t)):
+            stated, queued = self.timers.next_time(), self.workloads.next_due()
+            is_due = stated is not None and stated <= self.clock.t
+            is_due |= queued is not None and queued <= self.clock.epoch()
+            if not (decisions or self.fed or is_due):
                 return
         raise NotSettled("the scheduler does not come to rest")
 

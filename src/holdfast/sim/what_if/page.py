@@ -8,7 +8,7 @@ from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.sim.figures import share
 from holdfast.sim.report.page import document, table
-from holdfast.sim.what_if.answer import WhatIfAnswer, by_workload, pending_groups
+from holdfast.sim.what_if.answer import NODE_PODS, WhatIfAnswer, by_workload, pending_groups
 from holdfast.sim.what_if.capacity import ClusterCapacity
 
 _MOST = 1_000
@@ -109,7 +109,7 @@ def _blocked(answer: WhatIfAnswer) -> str:
 
 def _nodes(answer: WhatIfAnswer) -> str:
     rows = [(each.name, each.change, str(each.pods)) for each in answer.nodes]
-    return _section("Nodes", ("node", "change", "pods"), rows, (2,))
+    return _section("Nodes", ("node", "change", NODE_PODS), rows, (2,))
 
 
 def _section(
