@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.credentials import ServerCredentials, bootstrap, write_kubeconfig
+from holdfast.local.apiserver.credentials import ServerCredentials, write_kubeconfig
 from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.apiserver.system_objects import bootstrap
 from holdfast.local.clock import RealClock
 from holdfast.local.store import Store
 from holdfast.serving.listener import Bounds, Listener

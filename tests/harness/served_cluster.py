@@ -20,7 +20,7 @@ from holdfast.cli.app import run
 from holdfast.kube.client import path_of
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
-from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.apiserver.system_objects import ensure_definition
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 

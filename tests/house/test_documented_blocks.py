@@ -23,7 +23,7 @@ from holdfast.api.names import SIM_API
 from holdfast.cli.app import app
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
-from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
+from holdfast.local.apiserver.system_objects import bootstrap, ensure_definition
 from holdfast.local.clock import RealClock
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Store

@@ -16,8 +16,8 @@ from harness.objects import ERROR, ID, Raw, node, requesting, required
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
-from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
 from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.apiserver.system_objects import bootstrap, ensure_definition
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Store

@@ -15,7 +15,8 @@ import pytest
 from harness.apiserver import LiveServer
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.credentials import ensure_definition, make_credentials
+from holdfast.local.apiserver.credentials import make_credentials
+from holdfast.local.apiserver.system_objects import ensure_definition
 
 _PATIENCE = 60
 

@@ -13,7 +13,8 @@ import pytest
 from harness.apiserver import LiveServer
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.credentials import ensure_definition, make_credentials
+from holdfast.local.apiserver.credentials import make_credentials
+from holdfast.local.apiserver.system_objects import ensure_definition
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from kubectl.conftest import Kubectl

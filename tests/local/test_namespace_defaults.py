@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from holdfast.local.apiserver.api_state import ApiRequest
-from holdfast.local.apiserver.credentials import ensure_kubernetes_service
+from holdfast.local.apiserver.system_objects import SystemObjects
 from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key
@@ -58,7 +58,7 @@ def test_every_namespace_has_an_account_and_the_authority(tmp_path: Path) -> Non
 def test_the_kubernetes_service_follows_the_port(tmp_path: Path) -> None:
     up = _up(tmp_path)
     for port in (6443, 7443):
-        ensure_kubernetes_service(up.api, "127.0.0.1", port)
+        SystemObjects(up.api, "127.0.0.1", port)
         service = up.store.get(Key("", "Service", "default", "kubernetes"))
         found = up.store.get(Key("discovery.k8s.io", "EndpointSlice", "default", "kubernetes"))
         assert service is not None
@@ -66,6 +66,53 @@ def test_the_kubernetes_service_follows_the_port(tmp_path: Path) -> None:
         assert service["spec"]["ports"][0]["port"] == 443
         assert service["spec"]["ports"][0]["targetPort"] == found["ports"][0]["port"] == port
         assert found["endpoints"][0]["addresses"] == ["127.0.0.1"]
+    up.store.close()
+
+
+def test_the_kubernetes_service_and_its_endpoints_are_created_again(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    up.cluster.world.components.append(SystemObjects(up.api, "127.0.0.1", 6443))
+    service = Key("", "Service", "default", "kubernetes")
+    slice = Key("discovery.k8s.io", "EndpointSlice", "default", "kubernetes")
+    endpoints = Key("", "Endpoints", "default", "kubernetes")
+    for key in (service, slice, endpoints):
+        asyncio.run(up.cluster.quiet())
+        up.store.delete(key)
+    asyncio.run(up.cluster.quiet())
+    found = up.store.get(service)
+    assert found is not None
+    assert found["spec"]["clusterIP"] == "10.96.0.1"
+    assert (slice in up.store, endpoints in up.store) == (True, True)
+    # Endpoints that others change are restored; a Service that is no longer one of ports is kept.
+    wrong = up.store.get(endpoints)
+    assert wrong is not None
+    up.store.update(endpoints, {**wrong, "subsets": []})
+    up.store.update(service, {**found, "spec": {"type": "ExternalName", "externalName": "a.b"}})
+    asyncio.run(up.cluster.quiet())
+    restored = up.store.get(endpoints)
+    assert restored is not None
+    assert restored["subsets"] == wrong["subsets"]
+    up.store.close()
+
+
+def test_leases_come_back_with_their_namespace(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    up.cluster.world.components.append(SystemObjects(up.api, "127.0.0.1", 6443))
+    up.cluster.add_nodes(2)
+    asyncio.run(up.cluster.quiet())
+    leases, namespace = ("coordination.k8s.io", "Lease"), Key("", "Namespace", "", "kube-node-lease")
+    assert up.store.count(*leases) == 2
+    found = up.store.get(namespace)
+    assert found is not None
+    going = {**found["metadata"], "deletionTimestamp": up.cluster.clock.stamp()}
+    up.store.update(namespace, {**found, "metadata": going})
+    for name in ("node-1", "node-2"):
+        up.store.delete(Key(*leases, "kube-node-lease", name))
+    asyncio.run(up.cluster.quiet())
+    again = up.store.get(namespace)
+    assert again is not None
+    assert again["metadata"]["uid"] != found["metadata"]["uid"]
+    assert up.store.count(*leases) == 2
     up.store.close()
 
 

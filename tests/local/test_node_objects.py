@@ -62,13 +62,17 @@ def test_sizes_of_the_flags() -> None:
             "nvidia.com/gpu": "4",
         }
     )
-    device = device_of(node)
+    device = device_of(_created(node))
     assert device is not None
     gpus = device["spec"]["devices"]
     assert [gpu["minor"] for gpu in gpus] == [0, 1, 2, 3]
     assert [gpu["topology"]["nodeID"] for gpu in gpus] == [0, 0, 1, 1]
     assert len({gpu["id"] for gpu in gpus}) == 4
     assert device_of(new_node(1)) is None
+
+
+def _created(node: Raw) -> Raw:
+    return {**node, "metadata": {**node["metadata"], "uid": "u"}}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_a_file_of_several_shapes() -> None:
     assert first["labels"][names.ZONE_LABEL] == "mine"
     assert first["labels"][names.HOSTNAME_LABEL] == "small-1"
     assert big["metadata"]["labels"]["nvidia.com/gpu.present"] == "true"
-    device = device_of(big)
+    device = device_of(_created(big))
     assert device is not None
     assert len(device["spec"]["devices"]) == 8
     assert plain["metadata"]["labels"][names.ZONE_LABEL] == "zone-c"

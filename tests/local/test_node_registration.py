@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from harness.embedded_cluster import SteppedCluster
+from holdfast.local.node_objects import NodeShape
 from holdfast.local.store import Key, node_key
 
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
@@ -62,6 +63,58 @@ def test_a_node_someone_applies_gets_a_kubelet(given: Any, allocatable: Any) -> 
     assert node["status"]["allocatable"] == allocatable
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "mine"
     assert it.placed(it.create_pod("p")) == "mine"
+
+
+def test_a_kubelet_fills_in_what_the_api_server_stores_as_empty() -> None:
+    """Of a client that sends some of the status the server stores the rest as empty texts and zeros."""
+    it = SteppedCluster()
+    empty = {"kubeletVersion": "", "architecture": "arm64", "osImage": ""}
+    status = {
+        "capacity": {"cpu": "4"},
+        "nodeInfo": empty,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+    }
+    it.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "status": status})
+    found = it.get(node_key("mine"))["status"]
+    assert found["nodeInfo"]["kubeletVersion"].startswith("v1.")
+    assert found["nodeInfo"]["osImage"] == "Holdfast simulated node"
+    assert found["nodeInfo"]["architecture"] == "arm64"
+    assert found["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+
+
+_LEASE = Key("coordination.k8s.io", "Lease", "kube-node-lease", "node-1")
+_DEVICE = Key("scheduling.koordinator.sh", "Device", "", "node-1")
+
+
+def test_lease_and_device_go_with_their_node() -> None:
+    it = SteppedCluster()
+    it.cluster.add_nodes(1, NodeShape("8", "32Gi", 2))
+    it.settle()
+    assert (_LEASE in it.store, _DEVICE in it.store) == (True, True)
+    it.delete(node_key("node-1"))
+    assert (_LEASE in it.store, _DEVICE in it.store) == (False, False)
+
+
+def test_a_node_that_comes_back_has_a_lease_and_a_device_of_its_own() -> None:
+    it = SteppedCluster()
+    shape = NodeShape("8", "32Gi", 2)
+    it.cluster.add_nodes(1, shape)
+    it.settle()
+    it.store.delete(node_key("node-1"))
+    it.cluster.add_nodes(1, shape)  # before any controller has seen that it was gone
+    it.settle()
+    uid = it.get(node_key("node-1"))["metadata"]["uid"]
+    for key in (_LEASE, _DEVICE):
+        assert [each["uid"] for each in it.get(key)["metadata"]["ownerReferences"]] == [uid]
+    slices = it.store.list("resource.k8s.io", "ResourceSlice")
+    assert [each["metadata"]["ownerReferences"][0]["uid"] for each in slices] == [uid]
+
+
+def test_a_deleted_lease_is_created_again() -> None:
+    it = SteppedCluster()
+    it.create_node("node-1")
+    it.delete(_LEASE)
+    assert _LEASE in it.store
 
 
 def test_kubelets_report_status_and_renew_leases_in_time() -> None:

@@ -17,7 +17,7 @@ from harness.apiserver import LiveServer
 from harness.objects import pod
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.apiserver.system_objects import ensure_definition
 from realserver import device_requests
 from realserver.client import Client
 from realserver.definitions import installed_definitions

@@ -108,7 +108,12 @@ class EmbeddedCluster:
         node = objects.create(raw)
         device, slices = device_of(node), slices_of(node)
         for each in (*([device] if device is not None else ()), *slices):
-            if objects.key_of(each) not in self.store:
+            key = objects.key_of(each)
+            before = self.store.get(key)
+            if before is not None and before["metadata"].get("ownerReferences"):
+                objects.delete(key)  # of an earlier node of this name
+                before = None
+            if before is None:
                 objects.create(each)
         if slices and objects.key_of(device_class()) not in self.store:
             objects.submit(device_class())

@@ -28,8 +28,11 @@ from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 KUBELET_VERSION = f"v1.37.0+holdfast.{__version__}"
 HEARTBEAT = 300.0
 _TICK = 10.0
+LEASE = ("coordination.k8s.io", "Lease")
 LEASE_NAMESPACE = "kube-node-lease"
+_LEASES = Key("", "Namespace", "", LEASE_NAMESPACE)
 _PODS_PER_NODE = 110
+_KUBELET_PORT = 10250
 LEASE_SECONDS = 2 * int(HEARTBEAT)
 
 _CONDITIONS = (
@@ -55,6 +58,8 @@ class NodeRegistration:
         self._new: dict[str, None] = {}
         self._heartbeats: dict[str, None] = {}
         """Nodes whose heartbeats are due."""
+        self._without_lease: dict[str, None] = {}
+        """Nodes whose leases were deleted."""
         self._turn = 0
         if heartbeats:
             timers.add(clock.t + _TICK, self._tick)
@@ -63,6 +68,11 @@ class NodeRegistration:
         _, key, before, after = change
         if key[:2] == NODE and after is not None and before is None:
             self._new[key.name] = None
+        elif key[:3] == (*LEASE, LEASE_NAMESPACE) and after is None:
+            self._without_lease[key.name] = None
+        elif key == _LEASES and before is None:
+            nodes = self._objects.scan(*NODE)
+            self._without_lease.update(dict.fromkeys(each["metadata"]["name"] for each in nodes))
 
     def settle(self) -> Steps:
         new, self._new = self._new, {}
@@ -80,6 +90,12 @@ class NodeRegistration:
             node = self._objects.get(node_key(name))
             if node is not None:
                 self._objects.update(node_key(name), self._alive(node))
+                self._renew_lease(node)
+                yield None
+        lost, self._without_lease = self._without_lease, {}
+        for name in lost:
+            node = self._objects.get(node_key(name))
+            if node is not None and not node["metadata"].get("deletionTimestamp"):
                 self._renew_lease(node)
                 yield None
 
@@ -122,8 +138,13 @@ class NodeRegistration:
         ]
         address = {"type": "InternalIP", "address": address_of(name)}
         status.setdefault("addresses", [address, {"type": "Hostname", "address": name}])
-        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 10250}})
-        status["nodeInfo"] = {**_node_info(metadata.get("uid", "")), **(status.get("nodeInfo") or {})}
+        status["daemonEndpoints"] = {
+            **(status.get("daemonEndpoints") or {}),
+            "kubeletEndpoint": {"Port": _kubelet_port(status) or _KUBELET_PORT},
+        }
+        # The API server stores an empty text for each part that is not given.
+        info = {part: value for part, value in (status.get("nodeInfo") or {}).items() if value}
+        status["nodeInfo"] = {**_node_info(metadata.get("uid", "")), **info}
         return {**node, "metadata": {**metadata, "labels": labels}, "status": status}
 
     def _alive(self, node: Raw) -> Raw:
@@ -140,10 +161,13 @@ class NodeRegistration:
     def _renew_lease(self, node: Raw) -> None:
         name = node["metadata"]["name"]
         renewed = format_micro_time(self._clock.epoch())
-        key = Key("coordination.k8s.io", "Lease", LEASE_NAMESPACE, name)
+        key = Key(*LEASE, LEASE_NAMESPACE, name)
         lease = self._objects.get(key)
         if lease is not None:
             self._objects.store.update(key, {**lease, "spec": {**lease["spec"], "renewTime": renewed}})
+            return
+        namespace = self._objects.get(_LEASES)
+        if namespace is not None and namespace["metadata"].get("deletionTimestamp"):
             return
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
         self._objects.create(
@@ -190,6 +214,11 @@ def address_of(node: str) -> str:
     """A stable address for a node name; two names may share one."""
     number = zlib.crc32(node.encode())
     return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
+
+
+def _kubelet_port(status: Raw) -> int:
+    """The port that the status gives; 0 if it gives none."""
+    return ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
 
 
 def _node_info(uid: str) -> Raw:

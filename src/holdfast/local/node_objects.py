@@ -98,8 +98,8 @@ def numa_node_of(gpu: int, count: int) -> int:
 
 
 def device_of(node: Raw) -> Raw | None:
-    """The Device of a node with GPUs, by which shares of them can be requested. The GPUs are divided
-    between two NUMA nodes, each with a PCIe switch."""
+    """The Device of a node with GPUs, by which shares of them can be requested; it belongs to the node.
+    The GPUs are divided between two NUMA nodes, each with a PCIe switch."""
     name, count = node["metadata"]["name"], gpus_of(node)
     if not count:
         return None
@@ -125,10 +125,18 @@ def device_of(node: Raw) -> Raw | None:
                 },
             }
         )
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": name,
+        "uid": node["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     return {
         "apiVersion": names.RESERVATION_API,
         "kind": "Device",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "ownerReferences": [owner]},
         "spec": {"devices": gpus},
     }
 

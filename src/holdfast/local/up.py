@@ -27,14 +27,12 @@ from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import (
     ServerCredentials,
-    bootstrap,
-    ensure_definition,
-    ensure_kubernetes_service,
     make_credentials,
     write_kubeconfig,
     write_secret,
 )
 from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.apiserver.system_objects import SystemObjects, bootstrap, ensure_definition
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
 from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.cluster_loop import EmbeddedCluster
@@ -147,7 +145,8 @@ class Up:
             why = os.strerror(error.errno or 0).lower() if known else str(error)
             raise UpError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
         self.address = self._reachable_at(self._listener.addresses[0][1])
-        ensure_kubernetes_service(self.api, *self._listener.addresses[0][:2])
+        host, port = self._listener.addresses[0][:2]
+        self.cluster.world.components.append(SystemObjects(self.api, host, port))
         await self.store.settled(self.store.revision)
         _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
 

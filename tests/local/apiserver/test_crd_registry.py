@@ -11,7 +11,7 @@ import pytest
 
 from harness.apiserver import TABLE, LiveServer
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.apiserver.system_objects import ensure_definition
 from holdfast.local.clock import RealClock
 from holdfast.local.store import Store
 
@@ -206,7 +206,11 @@ def test_two_versions_are_two_views_of_one_object(server: LiveServer) -> None:
     server.post(path("maps"), thing("Map", "a", {"size": 3}))
     seen = server.get(f"{path('maps', 'v1beta1')}/a")
     assert (seen.body["apiVersion"], seen.body["spec"]["size"]) == ("example.com/v1beta1", 3)
-    assert seen.warnings == ['299 - "example.com/v1beta1 Map is deprecated"']
+    warning = ['299 - "example.com/v1beta1 Map is deprecated"']
+    assert seen.warnings == warning
+    large = {"metadata": {"annotations": {"a": "x" * 100_000}}}  # computed in a thread
+    assert server.patch(f"{path('maps', 'v1beta1')}/a", large).warnings == warning
+    assert server.delete(f"{path('maps', 'v1beta1')}/nothing").warnings == warning
     server.patch(f"{path('maps', 'v1beta1')}/a", {"spec": {"size": 4}})
     assert server.get(f"{path('maps')}/a").body["spec"]["size"] == 4
     with server.watch(f"{path('maps', 'v1beta1')}?watch=1") as events:

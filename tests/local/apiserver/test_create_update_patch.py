@@ -263,3 +263,20 @@ def test_a_default_class_gives_pods_their_priority(server: LiveServer) -> None:
         server.delete(f"{classes}/usual")
     changed = server.patch(f"{classes}/high", {"value": 5})
     assert "value: Forbidden: may not be changed in an update." in changed.message
+
+
+def test_every_response_about_endpoints_warns_that_they_are_deprecated(server: LiveServer) -> None:
+    path = "/api/v1/namespaces/default/endpoints"
+    warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    answers = [
+        server.post(path, {"metadata": {"name": "old"}}),
+        server.get(path),
+        server.get(f"{path}/old"),
+        server.get(f"{path}?watch=1&timeoutSeconds=1"),
+        server.patch(f"{path}/old", {"metadata": {"annotations": {"a": "b"}}}),
+        server.delete(f"{path}/old"),
+        server.get(f"{path}/old"),
+    ]
+    assert [answer.code for answer in answers] == [201, 200, 200, 200, 200, 200, 404]
+    assert {tuple(answer.warnings) for answer in answers} == {(f'299 - "{warning}"',)}
+    assert server.get("/apis/discovery.k8s.io/v1/endpointslices").warnings == []

@@ -107,6 +107,51 @@ def test_an_owner_outside_namespaces_counts() -> None:
     assert cluster.names() == []
 
 
+def test_an_owner_outside_namespaces_goes_after_those_that_block_it() -> None:
+    cluster = Cluster()
+    cluster.slow_to_stop = True
+    node = cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {}})
+    cluster.create(_pod([{**_reference(node), "blockOwnerDeletion": True}]))
+    cluster.run("p")
+    cluster.delete("Node", "n", "Foreground")
+    cluster.settle()
+    assert cluster.get("Node", "n")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    cluster.stop("p")
+    assert cluster.store.count("", "Node") == 0
+
+
+def test_an_owner_goes_when_its_last_dependent_has_another_owner() -> None:
+    cluster = Cluster()
+    cluster.slow_to_stop = True
+    one, two = (cluster.create(workload("Job", name, suspend=True)) for name in ("one", "two"))
+    cluster.create(_pod([{**_reference(one), "blockOwnerDeletion": True}]))
+    cluster.run("p")
+    cluster.delete("Job", "one", "Foreground")
+    cluster.settle()
+    key, pod = cluster.key("Pod", "p"), cluster.get("Pod", "p")
+    metadata = {**pod["metadata"], "ownerReferences": [_reference(two)]}
+    cluster.store.update(key, {**pod, "metadata": metadata})
+    cluster.settle()
+    assert [raw["metadata"]["name"] for raw in cluster.store.list("batch", "Job")] == ["two"]
+
+
+def test_an_object_in_no_namespace_does_not_go_with_one_that_is_in_one() -> None:
+    cluster = Cluster()
+    job = cluster.create(workload("Job", "one", suspend=True))
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n", "ownerReferences": [_reference(job)]},
+            "spec": {},
+        }
+    )
+    cluster.settle()
+    cluster.delete("Job", "one")
+    cluster.settle()
+    assert cluster.store.count("", "Node") == 1
+
+
 def test_controllers_that_start_late_find_what_is_there() -> None:
     """As after a restart: every object is observed as new, and nothing needs to be done."""
     cluster = _deployed()

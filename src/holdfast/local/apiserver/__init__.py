@@ -10,6 +10,7 @@
     responses                    content negotiation; encoded objects
     selection, discovery         label and field selectors; discovery documents
     credentials                  the certificate authority and the token
+    system_objects               namespaces and the Service `kubernetes`, which the server keeps
     workers                      large requests in threads
     api_state                    what requests share; pods of one template
 

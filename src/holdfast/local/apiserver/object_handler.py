@@ -93,10 +93,14 @@ class ObjectHandler:
         call = ApiRequest(self._cluster, type, target.namespace, target.name, target.subresource)
         if request.method in _WRITES:
             call.options = self._write_options(request)
+        response: web.StreamResponse
         try:
-            return await self._dispatched(request, target, call, accept)
+            response = await self._dispatched(request, target, call, accept)
         except StatusError as error:
-            return answers.failure(error, accept, call.warnings)
+            response = answers.failure(error, accept)
+        if call.warnings and not response.prepared:  # a watch has sent its own
+            answers.add_warnings(response, call.warnings)
+        return response
 
     def _write_options(self, request: web.BaseRequest) -> WriteOptions:
         agent = request.headers.get("User-Agent", "")
@@ -200,7 +204,7 @@ class ObjectHandler:
         ]
         heavy = self._workers.is_heavy(keys, type)
         body = await self._workers.compute(encode) if heavy else encode()
-        return answers.answer(body, 200, form.media, call.warnings)
+        return answers.answer(body, 200, form.media)
 
     async def _one(
         self, request: web.BaseRequest, call: ApiRequest, form: Form, raw: Raw, code: int = 200
@@ -217,7 +221,7 @@ class ObjectHandler:
         check_include(include)
         encoded = self._cluster.encoder.object(type, raw)
         if not form.kind and form.media == JSON:
-            return answers.answer(encoded, code, form.media, call.warnings)
+            return answers.answer(encoded, code, form.media)
         now = self._cluster.clock.epoch()
 
         def encode() -> bytes:
@@ -227,7 +231,7 @@ class ObjectHandler:
 
         heavy = memory_of(encoded) > LARGE
         body = await self._workers.compute(encode) if heavy else encode()
-        return answers.answer(body, code, form.media, call.warnings)
+        return answers.answer(body, code, form.media)
 
     async def _collection(
         self, request: web.BaseRequest, call: ApiRequest, form: Form

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 from aiohttp import web
-from multidict import CIMultiDict
 
 from holdfast.local.apiserver.tables.render import partial_metadata, table
 from holdfast.local.store import Raw, memory_of
@@ -277,14 +276,14 @@ _MOST_WARNINGS = 64
 _PLAIN = "text/plain; charset=utf-8"
 
 
-def answer(
-    body: bytes, code: int = 200, media: str = JSON, warnings: Iterable[str] = ()
-) -> web.Response:
-    headers: CIMultiDict[str] = CIMultiDict()
-    headers["Content-Type"] = media
+def answer(body: bytes, code: int = 200, media: str = JSON) -> web.Response:
+    return web.Response(body=body, status=code, headers={"Content-Type": media})
+
+
+def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
+    """Adds the warnings to a response of which nothing is sent yet."""
     for each in _fitting(warnings):
-        headers.add("Warning", f'299 - "{_escaped(each)}"')
-    return web.Response(body=body, status=code, headers=headers)
+        response.headers.add("Warning", f'299 - "{_escaped(each)}"')
 
 
 def _fitting(warnings: Iterable[str]) -> Iterator[str]:
@@ -304,12 +303,12 @@ def document(value: Any, code: int = 200, media: str = JSON) -> web.Response:
     return answer(to_bytes(value, media), code, media)
 
 
-def failure(error: StatusError, accept: str, warnings: Iterable[str] = ()) -> web.Response:
+def failure(error: StatusError, accept: str) -> web.Response:
     try:
         media = media_type(accept)
     except StatusError:
         media = JSON
-    response = answer(to_bytes(error.status(), media), error.code, media, warnings)
+    response = answer(to_bytes(error.status(), media), error.code, media)
     response.headers.update(error.headers)
     return response
 

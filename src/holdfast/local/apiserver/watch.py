@@ -19,7 +19,7 @@ from aiohttp import HttpVersion11, web
 
 from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
-from holdfast.local.apiserver.responses import JSON, Form, in_form, ordered
+from holdfast.local.apiserver.responses import JSON, Form, add_warnings, in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Raw, StoreChange
 from holdfast.machinery.schema import ResourceType
@@ -351,6 +351,7 @@ class WatchStreams:
         watcher = Watcher(self._cluster, call.type, call.namespace, selection, form, include)
         self._begin(watcher, options)
         response = web.StreamResponse(headers={"Content-Type": JSON})
+        add_warnings(response, call.warnings)
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()  # else the end of the connection is that of the answer
         loop = asyncio.get_running_loop()

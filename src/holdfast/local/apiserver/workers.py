@@ -70,9 +70,10 @@ class Workers:
         request and of the object."""
         if size * custom.weight(call.type) <= LARGE and not self.is_large(call.key):
             return verb(call)
+        before = [*call.warnings]
         for attempt in range(_TRIES):
             one = copy(call)
-            one.warnings = []
+            one.warnings = [*before]
             try:
                 return await self._drafted(one, verb, again=attempt > 0)
             except ChangedMeanwhile:

@@ -187,16 +187,21 @@ class Workloads:
                 self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
             elif owners and (before is None or before["metadata"].get("ownerReferences") != owners):
                 self._to_collect[ref] = None
+            if before is not None and before["metadata"].get("ownerReferences") != owners:
+                self._wake_waiting_owners(ref, before)
         else:
             assert before is not None
             self._to_collect.pop(ref, None)
             uid = before["metadata"]["uid"]
             self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
-            for owner in before["metadata"].get("ownerReferences") or ():
-                above = owner_ref(owner, ref.namespace)
-                raw = self.view.get(above)
-                if raw is not None and garbage.waits(raw):
-                    self._to_collect[above] = None
+            self._wake_waiting_owners(ref, before)
+
+    def _wake_waiting_owners(self, ref: Ref, before: Raw) -> None:
+        """The owners of an object that is gone, or no longer theirs, may be waiting for that."""
+        for reference in before["metadata"].get("ownerReferences") or ():
+            found = self.view.owner(ref, reference)
+            if found is not None and garbage.waits(found[1]):
+                self._to_collect[found[0]] = None
 
     # Reconciling
 

@@ -15,7 +15,6 @@ from holdfast.local.workloads.lister import (
     Raw,
     Ref,
     is_going,
-    owner_ref,
     with_metadata,
 )
 
@@ -47,11 +46,9 @@ def _judge_owners(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> N
     owners = raw["metadata"].get("ownerReferences") or []
     if not owners:
         return
-    found = {each.get("uid", ""): _owner(view, ref, each) for each in owners}
+    found = {each.get("uid", ""): view.owner(ref, each) for each in owners}
     there = [
-        each
-        for each in owners
-        if found[each.get("uid", "")] is not None or not view.is_gone(each.get("uid", ""))
+        each for each in owners if found[each.get("uid", "")] is not None or not view.is_gone(ref, each)
     ]
     if not there:
         if TRACKING in (raw["metadata"].get("finalizers") or ()):
@@ -71,23 +68,11 @@ def _judge_owners(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> N
         outcome.actions.append(DeleteDependent(ref, raw["metadata"]["uid"], propagation))
 
 
-def _owner(view: Lister, ref: Ref, owner: Raw) -> Raw | None:
-    """The referenced owner, in the dependent's namespace or cluster-scoped; not one recreated under
-    its name.
-    """
-    for namespace in (ref.namespace, ""):
-        found = view.get(owner_ref(owner, namespace))
-        if found is not None and found["metadata"]["uid"] == owner.get("uid", ""):
-            return found
-    return None
-
-
-def _deletes_dependents(owner: Raw | None) -> bool:
-    return (
-        owner is not None
-        and is_going(owner)
-        and FOREGROUND in (owner["metadata"].get("finalizers") or ())
-    )
+def _deletes_dependents(found: tuple[Ref, Raw] | None) -> bool:
+    if found is None:
+        return False
+    _, owner = found
+    return is_going(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or ())
 
 
 def _let_go(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.api.decode import convert
 from holdfast.api.meta import LabelSelector
 from holdfast.api.selectors import matches
+from holdfast.machinery.schema.catalogue import holdfast_catalogue
 
 Raw = dict[str, Any]
 
@@ -184,9 +185,23 @@ class Lister:
             if raw is not None and controller_of(raw) is None and selects(selector, labels_of(raw)):
                 yield ref, raw
 
-    def is_gone(self, uid: str) -> bool:
-        """Whether an owner that is not there has gone, and is not just unknown here."""
-        return self._seen is None or uid in self._seen
+    def owner(self, ref: Ref, reference: Raw) -> tuple[Ref, Raw] | None:
+        """The owner that an object references, in the object's namespace or cluster-scoped; not one
+        recreated under its name.
+        """
+        for namespace in (ref.namespace, "") if ref.namespace else ("",):
+            found = owner_ref(reference, namespace)
+            raw = self.get(found)
+            if raw is not None and raw["metadata"]["uid"] == reference.get("uid", ""):
+                return found, raw
+        return None
+
+    def is_gone(self, ref: Ref, reference: Raw) -> bool:
+        """Whether an owner that is not there has gone, and is not just unknown here. What is in no
+        namespace cannot reference an owner that is in one."""
+        if not ref.namespace and _is_namespaced(reference):
+            return False
+        return self._seen is None or reference.get("uid", "") in self._seen
 
     def dependents(self, uid: str) -> list[Ref]:
         return [*self._dependents.get(uid, ())]
@@ -214,6 +229,13 @@ class Lister:
             ref = Ref(group, kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
             if namespace is None or ref.namespace == namespace:
                 yield ref, raw
+
+
+def _is_namespaced(reference: Raw) -> bool:
+    """Whether the kind of an owner is known, and namespaced."""
+    group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+    type = holdfast_catalogue().kind(group, version, str(reference.get("kind", "")))
+    return type is not None and type.namespaced
 
 
 def group_of(api_version: str) -> str:

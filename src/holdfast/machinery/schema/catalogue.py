@@ -112,6 +112,7 @@ def _type(
     also: tuple[Subresource, ...] = (),
     categories: tuple[str, ...] = (),
     version: str = "v1",
+    deprecation: str = "",
 ) -> ResourceType:
     subresources = list(also)
     if scale:
@@ -131,6 +132,7 @@ def _type(
         subresources=tuple(sorted(subresources, key=lambda sub: sub.name)),
         definition=f"{package}.{kind}",
         scale=ScalePaths() if scale else None,
+        deprecation=deprecation,
     )
 
 
@@ -141,6 +143,7 @@ _POD_SUBRESOURCES = (
     Subresource("resize", "Pod"),
 )
 
+_ENDPOINTS_DEPRECATED = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 _ADMISSION = "admissionregistration.k8s.io"
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -156,7 +159,7 @@ def builtin_types() -> tuple[ResourceType, ...]:
     return (
         _type("", "Binding", "bindings", verbs=_POSTED),
         _type("", "ConfigMap", "configmaps", "cm"),
-        _type("", "Endpoints", "endpoints", "ep"),
+        _type("", "Endpoints", "endpoints", "ep", deprecation=_ENDPOINTS_DEPRECATED),
         _type("", "Event", "events", "ev"),
         _type("", "LimitRange", "limitranges", "limits"),
         _type(

@@ -219,6 +219,8 @@ SECRET = Strategy(
 
 
 _ADDRESSES = ipaddress.ip_network("10.96.0.0/16")
+FIRST_ADDRESS = str(_ADDRESSES[1])
+"""The cluster address of the Service `kubernetes`."""
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _NODE_PORTS = range(30000, 32768)
 
@@ -262,10 +264,10 @@ def _allocated(request: WriteRequest, raw: Raw) -> Raw:
 
 def _address(uid: str, taken: set[str | None]) -> str:
     """Spread by uid, so that a recreated service gets another address."""
-    size = _ADDRESSES.num_addresses - 2
+    size = _ADDRESSES.num_addresses - 3
     first = int(uid.replace("-", "")[:8] or "0", 16)
     for step in range(size):
-        address = str(_ADDRESSES[1 + (first + step) % size])
+        address = str(_ADDRESSES[2 + (first + step) % size])
         if address not in taken:
             return address
     raise RuntimeError("no cluster address is free")
