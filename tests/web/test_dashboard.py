@@ -321,6 +321,7 @@ def test_below_a_base_path_without_a_token() -> None:
 
 # Explanations
 
+REFUSED = "import sys; sys.exit('Error from server (%s): pods x')"
 FAKE = "import json, sys; print(json.dumps({'summary': ' '.join(sys.argv[1:])}))"
 
 
@@ -360,17 +361,20 @@ def test_other_questions_are_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "error"),
+    ("code", "status", "error"),
     [
-        ("import sys; sys.exit('error: pod default/x not found')", "error: pod default/x not found"),
-        ("print('not json')", "printed something other than JSON"),
-        ("import sys; sys.exit(3)", "`holdfast explain pod x` failed"),
+        (REFUSED % "NotFound", 404, "Error from server (NotFound): pods x"),
+        (REFUSED % "Forbidden", 403, "Error from server (Forbidden)"),
+        (REFUSED % "InternalError", 502, "Error from server (InternalError)"),
+        ("import sys; sys.exit('Unable to connect to the server')", 502, "Unable to connect"),
+        ("print('not json')", 502, "printed something other than JSON"),
+        ("import sys; sys.exit(3)", 502, "`holdfast explain pod x` failed"),
     ],
 )
-def test_a_failed_explanation_says_why(code: str, error: str) -> None:
+def test_a_failed_explanation_says_why(code: str, status: int, error: str) -> None:
     async def use(page: Page) -> None:
-        _, found = await page.get("/api/explain?kind=pod&name=x")
-        assert error in found["error"]
+        answer, found = await page.get("/api/explain?kind=pod&name=x")
+        assert (answer, error in found["error"]) == (status, True)
 
     with_page(use, ask=fake(code))
 
@@ -379,7 +383,8 @@ def test_a_slow_explanation_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explainer, "_PATIENCE", 0.2)
 
     async def use(page: Page) -> None:
-        _, found = await page.get("/api/explain?kind=pod&name=x")
+        status, found = await page.get("/api/explain?kind=pod&name=x")
+        assert status == 504
         assert "took longer than 0.2 s" in found["error"]
 
     with_page(use, ask=fake("import time; time.sleep(60)"))
@@ -392,7 +397,8 @@ def test_only_some_questions_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         slow = fake("import time; time.sleep(60)")
         first = asyncio.create_task(slow.explain(Question("pod", "", "a")))
         await asyncio.sleep(0)
-        assert "too many" in (await slow.explain(Question("pod", "", "b")))["error"]
+        status, body = await slow.explain(Question("pod", "", "b"))
+        assert (status, "too many" in body["error"]) == (503, True)
         await slow.close()
         await asyncio.gather(first, return_exceptions=True)
 

@@ -161,8 +161,9 @@ class Dashboard:
         if not question.is_valid():
             return _text(400, "kind, namespace, name: expected a pod, reservation or podgroup")
         if self._explainer is None:
-            return _json({"error": f"not available here; run `{question.command}`"})
-        return await _packed(request, msgspec.json.encode(await self._explainer.explain(question)))
+            return _json({"error": f"not available here; run `{question.command}`"}, 501)
+        answer = await self._explainer.explain(question)
+        return await _packed(request, msgspec.json.encode(answer.body), answer.status)
 
     def _details(self, request: web.BaseRequest, kind: str) -> web.Response:
         scheduler = self._watched.scheduler
@@ -215,14 +216,14 @@ def _json(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
 
 
-async def _packed(request: web.BaseRequest, body: bytes) -> web.Response:
+async def _packed(request: web.BaseRequest, body: bytes, status: int = 200) -> web.Response:
     """JSON, compressed outside the event loop if it is large."""
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if len(body) >= _PACK_FROM and _takes_gzip(request):
         loop = asyncio.get_running_loop()
         body = await loop.run_in_executor(None, lambda: gzip.compress(body, 3, mtime=0))
         headers["Content-Encoding"] = "gzip"
-    return web.Response(body=body, headers=headers)
+    return web.Response(status=status, body=body, headers=headers)
 
 
 # The files of the page

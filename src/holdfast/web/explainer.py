@@ -29,6 +29,9 @@ _PATIENCE = 60.0
 _MAX_WAITING = 8
 _MAX_ANSWER = 8 * 1024**2
 _NICENESS = 10
+_REFUSED = re.compile(r"^Error from server \((\w+)\): ", re.MULTILINE)
+_STATUS_OF_REASON = {"NotFound": 404, "Forbidden": 403}
+"""Other errors of the API server are 502: the browser did nothing wrong."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 Json = dict[str, Any]
@@ -52,6 +55,17 @@ class Question(NamedTuple):
         )
 
 
+class ExplainAnswer(NamedTuple):
+    status: int
+    """The status of the HTTP response."""
+    body: Json
+    """{"explanation": what the command prints, "command": …} or {"error": why there is none}"""
+
+    @classmethod
+    def failed(cls, status: int, error: str) -> ExplainAnswer:
+        return cls(status, {"error": error})
+
+
 class Explainer:
     """`options` are those of the command that lead to the cluster: --kubeconfig, --config."""
 
@@ -61,11 +75,10 @@ class Explainer:
         self._options = list(options)
         self._program = list(program)
         self._one = asyncio.Semaphore(1)
-        self._asked: dict[Question, asyncio.Task[Json]] = {}
-        self._answers: dict[Question, tuple[float, Json]] = {}
+        self._asked: dict[Question, asyncio.Task[ExplainAnswer]] = {}
+        self._answers: dict[Question, tuple[float, ExplainAnswer]] = {}
 
-    async def explain(self, question: Question) -> Json:
-        """{"explanation": what the command prints} or {"error": why there is none}."""
+    async def explain(self, question: Question) -> ExplainAnswer:
         now = time.monotonic()
         self._answers = {
             each: answer for each, answer in self._answers.items() if now - answer[0] < _FRESH
@@ -75,7 +88,8 @@ class Explainer:
         task = self._asked.get(question)
         if task is None:
             if len(self._asked) >= _MAX_WAITING:
-                return {"error": f"too many explanations are under way; run `{question.command}`"}
+                error = f"too many explanations are under way; run `{question.command}`"
+                return ExplainAnswer.failed(503, error)
             task = self._asked[question] = asyncio.create_task(self._answer(question))
             task.add_done_callback(lambda _: self._asked.pop(question, None))
         # A browser that goes away does not end what others wait for.
@@ -87,16 +101,16 @@ class Explainer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, question: Question) -> Json:
+    async def _answer(self, question: Question) -> ExplainAnswer:
         async with self._one:
             if lacking := lacking_memory():
                 command = question.command
-                return {"error": f"{lacking}; run `{command}` on another machine"}
+                return ExplainAnswer.failed(503, f"{lacking}; run `{command}` on another machine")
             answer = await self._run(question)
         self._answers[question] = time.monotonic(), answer
         return answer
 
-    async def _run(self, question: Question) -> Json:
+    async def _run(self, question: Question) -> ExplainAnswer:
         command = [*self._program, "explain", "-o", "json", *self._options]
         if question.namespace:
             command += ["-n", question.namespace]
@@ -110,7 +124,8 @@ class Explainer:
                 limit=_MAX_ANSWER,
             )
         except OSError as error:
-            return {"error": f"`{question.command}` cannot be run: {error.strerror or error}"}
+            why = f"`{question.command}` cannot be run: {error.strerror or error}"
+            return ExplainAnswer.failed(500, why)
         try:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
@@ -119,7 +134,7 @@ class Explainer:
                     _read(child.stdout), _read(child.stderr), child.wait()
                 )
         except TimeoutError:
-            return {"error": f"`{question.command}` took longer than {_PATIENCE:g} s"}
+            return ExplainAnswer.failed(504, f"`{question.command}` took longer than {_PATIENCE:g} s")
         finally:
             if child.returncode is None:
                 with suppress(ProcessLookupError):
@@ -127,11 +142,20 @@ class Explainer:
                 await child.wait()
         if child.returncode:
             lines = errors.decode(errors="replace").strip().splitlines()
-            return {"error": "\n".join(lines[-5:]) or f"`{question.command}` failed"}
+            said = "\n".join(lines[-5:])
+            return ExplainAnswer.failed(_status_of(said), said or f"`{question.command}` failed")
         try:
-            return {"explanation": msgspec.json.decode(output), "command": question.command}
+            found = msgspec.json.decode(output)
         except msgspec.DecodeError:
-            return {"error": f"`{question.command}` printed something other than JSON"}
+            why = f"`{question.command}` printed something other than JSON"
+            return ExplainAnswer.failed(502, why)
+        return ExplainAnswer(200, {"explanation": found, "command": question.command})
+
+
+def _status_of(errors: str) -> int:
+    """The status of what the API server refused, by the reason that the command prints."""
+    refused = _REFUSED.search(errors)
+    return _STATUS_OF_REASON.get(refused[1], 502) if refused is not None else 502
 
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:

@@ -199,7 +199,8 @@ export class Details {
     let answer;
     try {
       const response = await fetch(`api/explain?${query}`);
-      answer = response.ok ? await response.json() : { error: await response.text() };
+      const isJson = (response.headers.get("Content-Type") || "").startsWith("application/json");
+      answer = isJson ? await response.json() : { error: await response.text() };
     } catch {
       answer = { error: "The server cannot be reached." };
     }
