@@ -201,13 +201,13 @@ def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
         reclaimable = ReclaimableCapacity(cluster)
         if not reclaimable:
             return []
-        with cluster.ledger.transaction(), _restored_nominations(cluster, waiting):
+        with cluster.ledger.transaction(), _temporary_nominations(cluster) as nominate:
             reclaimable.collect(expected)
             for pod in waiting:
                 group = round_.queue.group_key(pod) or (queues.of(pod), pod.cls.id, pod.job)
                 if pod.reservation is not None or group in unsuccessful:
                     continue
-                reclaimer = _Reclaimer(round_, pod, reclaimable, expected)
+                reclaimer = _Reclaimer(round_, pod, reclaimable, expected, nominate)
                 if not reclaimer.reclaim():
                     if pod.pinned_node is None and not pod.nominated:
                         unsuccessful.add(group)  # pods of the same group get the same result
@@ -217,19 +217,19 @@ def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
 
 
 @contextmanager
-def _restored_nominations(cluster: Cluster, pods: list[PodRecord]) -> Iterator[None]:
-    """Restores the nominated nodes of the pods, and of the members of their jobs, at the end of the
-    block."""
-    jobs = {job.name: job for pod in pods if (job := cluster.jobs.of(pod)) is not None}
-    partners = {each.name: each for job in jobs.values() for each in cluster.jobs.partners(job)}
-    members = [pod for job in partners.values() for pod in job.waiting()]
-    before = [(pod, pod.nominated) for pod in {each.uid: each for each in (*pods, *members)}.values()]
+def _temporary_nominations(cluster: Cluster) -> Iterator[Callable[[PodRecord, int], None]]:
+    """A function that nominates a pod to a row until the end of the block."""
+    before: list[tuple[PodRecord, str]] = []
+
+    def nominate(pod: PodRecord, row: int) -> None:
+        before.append((pod, pod.nominated))
+        cluster.nominator.set(pod, cluster.nodes.name(row))
+
     try:
-        yield
+        yield nominate
     finally:
-        for pod, node in before:
-            if pod.nominated != node:
-                cluster.nominator.set(pod, node)
+        for pod, node in reversed(before):
+            cluster.nominator.set(pod, node)
 
 
 def _decisions(cluster: Cluster, plan: ReclaimPlan) -> Iterator[Decision]:
@@ -255,8 +255,10 @@ class _Reclaimer:
         leader: PodRecord,
         reclaimable: ReclaimableCapacity,
         expected: ExpectedUsage,
+        nominate: Callable[[PodRecord, int], None],
     ) -> None:
         self._round = round_
+        self._nominate = nominate
         self.plan: ReclaimPlan | None = None
         """Set by `reclaim` if there are victims."""
         self._cluster = round_.cluster
@@ -374,5 +376,5 @@ class _Reclaimer:
             self._reclaimable.evicted(victim)
         for pod, row in self._places:
             self._reclaimable.nominated(pod, row)
-            self._cluster.nominator.set(pod, self._cluster.nodes.name(row))
+            self._nominate(pod, row)
         self.plan = ReclaimPlan(self._leader, self._queue, self._places, victims)
