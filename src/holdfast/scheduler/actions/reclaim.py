@@ -194,15 +194,17 @@ def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
     those that were set last."""
     cluster, queues, unsuccessful = round_.cluster, round_.cluster.jobs.queues, set[Hashable]()
     plans: list[ReclaimPlan] = []
-    kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
-    order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
-    waiting.sort(key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
     with queues.expected_usage() as expected:
         reclaimable = ReclaimableCapacity(cluster)
         if not reclaimable:
             return []
         with cluster.ledger.transaction(), _temporary_nominations(cluster) as nominate:
             reclaimable.collect(expected)
+            kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
+            order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
+            waiting.sort(
+                key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod))
+            )
             for pod in waiting:
                 group = round_.queue.group_key(pod) or (queues.of(pod), pod.cls.id, pod.job)
                 if pod.reservation is not None or group in unsuccessful:
