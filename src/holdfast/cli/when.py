@@ -90,7 +90,7 @@ def when(
             "--within",
             metavar="D",
             help="How far to look into the future: a duration, or days as in 7d (default: 7d, but not "
-            "beyond 400 reservations that ReservationSchedules create).",
+            "beyond 400 reservations and pods that ReservationSchedules and CronJobs create).",
         ),
     ] = None,
     history: Annotated[

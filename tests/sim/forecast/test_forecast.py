@@ -135,9 +135,50 @@ def test_a_schedule_that_recurs_every_minute_ends_the_forecast_early() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "15m"})), every_minute(4), pod("b")]
     found = answer(objects, "b", occurrences=20)
     assert found.status is StartStatus.UNKNOWN
-    assert "after 20 reservations of ReservationSchedules, here at 2026-01-01T12:20:" in found.until
+    assert "after 20 reservations of ReservationSchedules" in found.until
+    assert "here at 2026-01-01T12:20:" in found.until
     found = answer(objects, "b", occurrences=math.inf, within=1800.0)
     assert found.status is StartStatus.NEVER, "all of the half hour is played"
+
+
+def cron_job(schedule: str = "* * * * *", **job: Any) -> Raw:
+    containers = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1m"}}}]
+    template = {"spec": {"containers": containers, "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "cj", "namespace": "default", "uid": "cj"},
+        "spec": {"schedule": schedule, "jobTemplate": {"spec": {"template": template, **job}}},
+    }
+
+
+def test_a_cron_job_ends_the_forecast_early() -> None:
+    objects = [
+        node(cpu=3),
+        running(pod("a", cpu=1, annotations={ESTIMATE: "5h"})),
+        cron_job(),
+        pod("b"),
+    ]
+    found = answer(objects, "b", occurrences=15)
+    assert found.status is StartStatus.UNKNOWN
+    assert "ReservationSchedules and pods of CronJobs, here at 2026-01-01T12:16:00Z" in found.until
+    found = answer(objects, "b", occurrences=math.inf, within=900.0)
+    assert found.status is StartStatus.LATER, "all of the quarter of an hour is played"
+
+
+def test_a_job_of_a_cron_job_counts_as_many_as_pods_run_at_a_time() -> None:
+    objects = [node(cpu=3), running(pod("a", cpu=1, annotations={ESTIMATE: "5h"})), pod("b")]
+    found = answer([*objects, cron_job(parallelism=5)], "b", occurrences=15)
+    assert "here at 2026-01-01T12:04:00Z" in found.until
+
+
+def test_pods_that_cron_jobs_create_later_are_neither_pending_now_nor_named_without_end() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "20m"})), cron_job(), pod("b")]
+    report = asked(objects, name="b")
+    (found,) = report.starts
+    assert wait(found) == 600
+    assert found.pods_before == 0
+    assert not [note for note in report.notes if "no known end" in note]
 
 
 def test_beside_such_a_schedule_what_starts_early_is_exact_and_what_is_too_large_never_starts() -> None:
@@ -242,6 +283,33 @@ def test_a_gang_starts_when_all_of_it_fits() -> None:
     ]
     assert wait(answer(objects, "g", kind="podgroup")) == 30 * 60
     assert wait(answer(objects, "g-0")) == 30 * 60
+
+
+def test_the_members_of_a_gang_are_neither_before_it_nor_in_its_way() -> None:
+    members = [pod(f"g-{i}", cpu=4) for i in range(3)]
+    for each in members:
+        each["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 3},
+    }
+    ends = {"n1": "20m", "n2": "30m", "n3": "40m"}
+    objects = [
+        *map(node, ends),
+        *(running(pod(f"on-{at}", annotations={ESTIMATE: end}), at) for at, end in ends.items()),
+        group,
+        *members,
+    ]
+    report = asked(objects, "podgroup", "g")
+    (found,) = report.starts
+    assert wait(found) == 30 * 60
+    assert found.node == "n1, n2, n3" and found.pods_before == 0
+    assert [each.object for each in found.waits_for] == [
+        *("Pod/default/on-n3", "Pod/default/on-n2", "Pod/default/on-n1")
+    ]
+    assert not [note for note in report.notes if "no known end" in note]
 
 
 @pytest.mark.parametrize("first", ["large", "small"])

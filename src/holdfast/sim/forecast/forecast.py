@@ -12,9 +12,9 @@ one more future lets these end at once, and sets the earliest start. A target th
 is played again with the pods whose ends are unknown ending at once: if it starts then, these are what
 it waits for.
 
-Each reservation of a ReservationSchedule is played, about 10 ms of CPU time, and a schedule can create
-one a minute. The number of these is limited for all futures together: a forecast that would need more
-ends early and says so, and fewer random futures are played.
+Each reservation of a ReservationSchedule and each pod of a CronJob is played, about 10 or 20 ms of CPU
+time, and there can be one a minute. The number of these is limited for all futures together: a forecast
+that would need more ends early and says so, and fewer random futures are played.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from holdfast.sim.forecast.run_times import (
     RunTimeEstimate,
     RunTimeEstimator,
 )
-from holdfast.sim.forecast.targets import ForecastTarget
+from holdfast.sim.forecast.targets import ForecastTarget, members_of
 from holdfast.sim.forecast.workloads import grouped
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Scenario
@@ -71,7 +71,7 @@ Raw = dict[str, Any]
 DEFAULT_SAMPLES = 30
 DEFAULT_HORIZON = 7 * 86400.0
 DEFAULT_OCCURRENCES = 400
-"""How many reservations of ReservationSchedules are played."""
+"""How many reservations of ReservationSchedules and pods of CronJobs are played."""
 _FEWEST = 100
 """How many of them a future that is played again may have in any case."""
 _ATTEMPTS = (
@@ -93,7 +93,8 @@ class ForecastOptions:
     samples: int = DEFAULT_SAMPLES
     seed: int = 0
     occurrences: float = DEFAULT_OCCURRENCES
-    """How many reservations of ReservationSchedules are played, in all futures together."""
+    """How many reservations of ReservationSchedules and pods of CronJobs are played, in all futures
+    together."""
 
 
 class Forecaster:
@@ -117,6 +118,7 @@ class Forecaster:
         objects = [each.data for each in documents if isinstance(each.data, dict)]
         history = history or DurationHistory()
         history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
+        self._pods = {ForecastTarget(raw).name for raw in objects if raw.get("kind") == "Pod"}
         jobs = (raw for raw in objects if raw.get("kind") == "Job")
         self.estimator = RunTimeEstimator(history, jobs)
 
@@ -144,8 +146,7 @@ class Forecaster:
         counted = {each.workload.object: each.workload for each in targets if each.workload}
         report.workloads = list(counted.values())
         report.starts = grouped(targets, report.starts)
-        asked = {each.name for each in targets}
-        if outcomes and (count := len(outcomes[0].unknown.keys() - asked)):
+        if outcomes and (count := self._count_without_end(outcomes[0], targets)):
             pods = number_of(count, "pod has", "pods have")
             when = plural(count, "it ends", "they end")
             report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
@@ -155,8 +156,16 @@ class Forecaster:
                 "tried again depends on it, the start is a range"
             )
         if outcomes:
-            report.notes.append("pods that are created later are not taken into account")
+            report.notes.append("pods that somebody creates later are not taken into account")
         return report
+
+    def _count_without_end(self, outcome: FutureOutcome, targets: Sequence[ForecastTarget]) -> int:
+        """How many pods that are there now have no known end, without those that are asked about."""
+        asked = {each.name for each in targets}
+        return sum(
+            name in self._pods and name not in asked and asked.isdisjoint(members_of(pod))
+            for name, pod in outcome.unknown.items()
+        )
 
     # Futures
 
@@ -327,8 +336,8 @@ class Forecaster:
         if outcome.cut_at is not None and name not in outcome.too_large:
             at = format_time(self.now + outcome.cut_at)
             until = (
-                "--within is given: without it the forecast ends after "
-                f"{self.options.occurrences:g} reservations of ReservationSchedules, here at {at}"
+                f"--within is given: without it the forecast ends after {self.options.occurrences:g} "
+                f"reservations of ReservationSchedules and pods of CronJobs, here at {at}"
             )
             return StartAnswer(name, StartStatus.UNKNOWN, message=message, until=until)
         if " not found" in message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.api import names
@@ -41,6 +41,7 @@ from holdfast.sim.forecast.run_times import (
     time_or_none,
 )
 from holdfast.sim.forecast.targets import ForecastTarget, members_of
+from holdfast.sim.forecast.workloads import few_nodes
 from holdfast.sim.scenario_actions import Scenario
 from holdfast.sim.simulation import Progress, Simulation
 
@@ -210,17 +211,28 @@ class FutureOutcome:
     retried: int = 0
     """How many pods are unschedulable after the first moment."""
     occurrences: int = 0
-    """How many reservations ReservationSchedules created."""
+    """How many reservations ReservationSchedules created, and pods the Jobs of CronJobs."""
     cut_at: float | None = None
-    """When it was ended early, because schedules had created as many as may be; None if it was not."""
+    """When it was ended early, because there were as many as may be; None if it was not."""
     too_large: set[str] = field(default_factory=set)
     """Of a future that was ended early: pending pods that fit no node even if all pods end."""
 
     def start_of(self, target: ForecastTarget) -> ExpectedStart | None:
+        """Of a pod group or job, that of the last pod it needs, with the nodes of all of them."""
         if target.is_single:
             return self.starts.get(target.name)
-        members = self.members.get(target.name, ())
-        return members[target.needed - 1] if len(members) >= target.needed else None
+        members = self.members.get(target.name, [])[: target.needed]
+        if len(members) < target.needed:
+            return None
+        last = members[-1]
+        together = [each for each in members if each.t == last.t]
+        waited_for = {each.object: each for start in together for each in start.waited_for}
+        return replace(
+            last,
+            node=few_nodes(each.node for each in members),
+            waited_for=tuple(sorted(waited_for.values(), key=lambda each: -each.t)),
+            pods_before=last.pods_before - (target.needed - 1),
+        )
 
 
 class Future(Simulation):
@@ -278,7 +290,8 @@ class Future(Simulation):
         progress: Progress | None = None,
         occurrences: float = math.inf,
     ) -> FutureOutcome:
-        """Ends early once ReservationSchedules have created more than `occurrences` reservations."""
+        """Ends early once there are more than `occurrences` reservations of ReservationSchedules and
+        pods of CronJobs."""
         outcome, world = self.outcome, self.world
 
         def stop() -> bool:
@@ -340,7 +353,7 @@ class Future(Simulation):
         if event in (BOUND, AVAILABLE):
             self._start(entry)
         elif event == CREATED:
-            self.outcome.occurrences += self._is_occurrence(name)
+            self.outcome.occurrences += self._occurrences(name)
         elif event in (PREEMPTED, EVICTED):
             self._evicted[name] = event
         elif event in _RELEASES and not (event == SUCCEEDED and not is_pod):
@@ -353,14 +366,20 @@ class Future(Simulation):
                 known.append(Release(name, self._evicted.pop(name, event), entry.t))
                 del known[:-_MOST_RELEASES]
 
-    def _is_occurrence(self, name: str) -> bool:
-        """Whether a ReservationSchedule created the object."""
-        kind, _, name = name.partition("/")
-        if kind != "Reservation":
-            return False
-        raw = self.world.objects.get(Key("scheduling.koordinator.sh", kind, "", name))
-        owners = ((raw or {}).get("metadata") or {}).get("ownerReferences") or ()
-        return any(each.get("kind") == "ReservationSchedule" for each in owners)
+    def _occurrences(self, name: str) -> int:
+        """1 if a ReservationSchedule created the reservation; if a CronJob created the Job, how many
+        pods run at a time."""
+        kind, *rest = name.split("/")
+        match kind, rest:
+            case "Reservation", [name]:
+                raw = self.world.objects.get(Key("scheduling.koordinator.sh", kind, "", name))
+                return int(_is_owned_by(raw, "ReservationSchedule"))
+            case "Job", [namespace, name]:
+                raw = self.world.objects.get(Key("batch", kind, namespace, name))
+                spec = (raw or {}).get("spec") or {}
+                pods = max(1, spec.get("parallelism") or 1)
+                return pods if _is_owned_by(raw, "CronJob") else 0
+        return 0
 
     def _start(self, entry: TimelineEntry) -> None:
         if entry.object in self.outcome.starts:
@@ -369,11 +388,21 @@ class Future(Simulation):
         start = ExpectedStart(entry.t, entry.node, entry.reservation, waited_for, self._started)
         self.outcome.starts[entry.object] = start
         if entry.event == BOUND:
-            self._started += 1
             _, namespace, name = entry.object.split("/")
             pod = self.world.objects.get(pod_key(namespace, name))
+            self._started += pod is not None and self._is_there_now(pod)
             for group in members_of(pod) if pod is not None else ():
                 self.outcome.members.setdefault(group, []).append(start)
+
+    def _is_there_now(self, pod: Raw) -> bool:
+        """Whether the pod was not created in this future."""
+        created = time_or_none(pod["metadata"].get("creationTimestamp"))
+        return created is None or self.world.clock.since_start(created) <= 0
+
+
+def _is_owned_by(raw: Raw | None, kind: str) -> bool:
+    owners = ((raw or {}).get("metadata") or {}).get("ownerReferences") or ()
+    return any(each.get("kind") == kind for each in owners)
 
 
 def _messages(objects: Iterable[Raw], type_: str) -> Iterable[tuple[str, str]]:

@@ -3,7 +3,7 @@ that start at the same time together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api.names import DEFAULT_NAMESPACE
@@ -82,7 +82,7 @@ def grouped(targets: Sequence[ForecastTarget], answers: Sequence[StartAnswer]) -
         first.starts_in = min(first.starts_in, answer.starts_in)
         nodes.setdefault(key, {})[answer.node] = None
     for group, names in nodes.items():
-        found[group].node = _few([each for each in names if each])
+        found[group].node = few_nodes(names)
     return list(found.values())
 
 
@@ -101,7 +101,9 @@ def _times(range_: TimeRange | None) -> tuple[object, ...]:
     return () if range_ is None else (range_.earliest, range_.expected, range_.latest)
 
 
-def _few(names: list[str]) -> str:
+def few_nodes(nodes: Iterable[str]) -> str:
+    """The names, each once; of many the first."""
+    names = [each for each in dict.fromkeys(nodes) if each]
     shown = ", ".join(names[:_NODES])
     return f"{shown} and {len(names) - _NODES} more" if len(names) > _NODES else shown
 
