@@ -333,6 +333,20 @@ def test_an_empty_cluster(snapshot: str, tmp_path: Path) -> None:
     assert call("check", "-f", manifest, "--snapshot", snapshot, "--empty").status == 0
 
 
+@pytest.mark.parametrize(("running", "says"), [([], False), ([pod("other", nodeName="n1")], True)])
+def test_pods_do_not_wait_for_the_end_of_their_siblings(
+    running: list[Any], says: bool, tmp_path: Path
+) -> None:
+    """Only other pods can be expected to end."""
+    manifest = _write(tmp_path / "m.yaml", workload("web", 6))
+    objects = _write(
+        tmp_path / "c.yaml", node("n1"), workload("agent", kind="DaemonSet", cpu="500m"), *running
+    )
+    done = call("check", "-f", manifest, "--snapshot", objects)
+    assert done.status == 1
+    assert ("when enough capacity becomes free is unknown" in done.out) is says
+
+
 def test_what_fits_by_preemption_says_so(snapshot: str, tmp_path: Path) -> None:
     manifest = _write(tmp_path / "m.yaml", workload("d", 2, "4", priorityClassName="high"))
     done = call("check", "-f", manifest, "--snapshot", snapshot, "-o", "sarif")

@@ -142,6 +142,14 @@ def test_a_schedule_of_reservations_that_hold_devices_has_their_template() -> No
         (["--repeat", "@daily", "--ttl", "1h"], "--repeat: needs --for"),
         (["--repeat", "often", "--for", "1h"], "--repeat: spec.schedule: "),
         (
+            ["--repeat", "0 18 31 2 *", "--for", "1h"],
+            "--repeat: '0 18 31 2 *' has no start within 5 years",
+        ),
+        (
+            ["--repeat", "0 18 31 2 *", "--for", "1h", "--time-zone", "Europe/Zurich"],
+            "--repeat: '0 18 31 2 *' has no start within 5 years",
+        ),
+        (
             ["--repeat", "@daily", "--for", "1h", "--time-zone", "Mars/A"],
             "--time-zone: spec.timeZone: ",
         ),

@@ -510,3 +510,13 @@ def _apart(kind: str, app: str) -> Raw:
     raw["spec"]["selector"] = {"matchLabels": {"app": app}}
     raw["spec"]["template"]["metadata"]["labels"] = {"app": app}
     return raw
+
+
+def test_revisions_that_the_controllers_make_are_not_in_the_timeline() -> None:
+    """Those of the dump are skipped, so that they would be said to be created and skipped at once."""
+    template = {"metadata": {"labels": {"app": "s"}}, "spec": {"containers": CONTAINERS}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "s"}}, "template": template}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": spec}
+    result = simulate(_list(_node(), owner, _object("apps/v1", "ControllerRevision")))
+    created = {each.object.partition("/")[0] for each in result.timeline if each.event == "Created"}
+    assert created == {"Node", "StatefulSet", "Pod"}

@@ -42,6 +42,11 @@ _MOST_CHARACTERS = 4096
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
+def never_due_text(schedule: str) -> str:
+    """That a schedule, such as that of 31 February, has no start."""
+    return f"{schedule!r} has no start within {SEARCHED_YEARS} years"
+
+
 class CronError(MalformedText):
     """A schedule or a time zone that cannot be used."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.calendar import AtEnd, BeforeStart
+from holdfast.api.cron import CronError, never_due_text
 from holdfast.api.names import (
     AT_END,
     BEFORE_START,
@@ -11,6 +12,7 @@ from holdfast.api.names import (
     RELEASE_IF_UNUSED_AFTER,
     STARTS_AT,
 )
+from holdfast.api.reservation_schedules import parse_schedule
 from holdfast.api.times import format_time, parse_duration, parse_time
 from holdfast.cli.options import Failure
 from holdfast.cli.reservation_builder import flag_errors, read_duration
@@ -59,6 +61,18 @@ class CalendarOptions:
             raise Failure(1, ["--repeat: needs --for, how long each reservation lasts"])
         if wait:
             raise Failure(1, ["--wait: cannot be given together with --repeat"])
+
+    def check_due(self, now: float) -> None:
+        """Raises Failure for a schedule that never starts anything; an invalid one is for validation to
+        report."""
+        if self.repeat is None:
+            return
+        try:
+            starts = parse_schedule(self.repeat, self.time_zone, now)
+        except CronError:
+            return
+        if starts.next_after(now) is None:
+            raise Failure(1, [f"--repeat: {never_due_text(self.repeat)}"])
 
     def allocate_once(self, once: bool | None) -> bool | None:
         """Owners can be evicted at the end only if the first one does not end the reservation."""

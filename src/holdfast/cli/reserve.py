@@ -419,6 +419,7 @@ def reserve(
         time_zone=time_zone,
     )
     calendar.check(ttl, expires, wait, allocate_once)
+    calendar.check_due(now)
     check_priority(priority)
     check_devices(device_class, count)
     seconds = read_duration("--timeout", timeout)

@@ -369,10 +369,21 @@ def _note_unknown_end(
     waits = any("Wait" in each.change["actions"] for each in advisor.advice)
     if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
         overdue = list(_overdue(snapshot, could))[:_HOLDERS]
-        has_pods = any(snapshot.cluster.ledger.pods.get(row) for row in could)
+        there = [each for row in could for each in snapshot.cluster.ledger.pods.get(row, {}).values()]
+        others = [each for each in there if not each.cls.is_daemon and not _is_sibling(pod, each)]
+        if there and not others and not overdue:
+            return  # it does not fit beside its own siblings: nothing has to end
         unknown = "too few pods there have run-time estimates"
-        why = "; ".join(overdue) or (unknown if has_pods else "nothing there is known to end")
+        why = "; ".join(overdue) or (unknown if others else "nothing there is known to end")
         report.details.append(f"when enough capacity becomes free is unknown: {why}")
+
+
+def _is_sibling(pod: PodRecord, other: PodRecord) -> bool:
+    """Whether both have the same controller, or are of one job."""
+    if pod.job is not None and pod.job == other.job:
+        return True
+    own = {each.uid for each in pod.cls.pod.metadata.owner_references if each.controller}
+    return any(each.controller and each.uid in own for each in other.cls.pod.metadata.owner_references)
 
 
 def _overdue(snapshot: ClusterSnapshot, rows: list[int]) -> Iterator[str]:

@@ -35,6 +35,8 @@ _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _GroupKind = tuple[str, str]
 
 
+_UNRECORDED = ("Event", "ControllerRevision")
+"""Kinds whose creation is not in the timeline: records of what happened to other objects."""
 _NOT_FED = ("Event", "Lease", "Binding", "RuntimeClass", "CronJob")
 """Kinds no scheduler watches."""
 FED: dict[tuple[str, str], type[Object]] = {
@@ -162,7 +164,7 @@ class ClusterParts:
                 self.recorder.forget(key)
             if key[:2] == RESERVATION and before and before["metadata"].get("deletionTimestamp"):
                 self.record(key, deletion_event(before))  # its last finalizer kept it until now
-        elif before is None and key.kind != "Event":
+        elif before is None and key.kind not in _UNRECORDED:
             self.timers.created(key)
             node = (after.get("spec") or {}).get("nodeName") if key[:2] == POD else None
             self.record(key, CREATED, node=node or "")

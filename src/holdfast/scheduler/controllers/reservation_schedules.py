@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api import names
-from holdfast.api.cron import SEARCHED_YEARS, CronError, CronSchedule
+from holdfast.api.cron import CronError, CronSchedule, never_due_text
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.meta import Condition, ObjectMeta, OwnerReference
 from holdfast.api.reservation import Reservation
@@ -259,8 +259,7 @@ class ReservationSchedules:
         if following.taken is not None and following.left_out is not None:
             return _Problem("NameTaken", _taken_text(schedule, following.taken, following.left_out))
         if terms.starts.next_after(now) is None:
-            text = f"{schedule.spec.schedule!r} has no start within {SEARCHED_YEARS} years"
-            return _Problem("NeverDue", f"spec.schedule: {text}")
+            return _Problem("NeverDue", f"spec.schedule: {never_due_text(schedule.spec.schedule)}")
         return None
 
     def _delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:
