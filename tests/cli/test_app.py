@@ -47,6 +47,11 @@ def test_help_imports_no_command() -> None:
         (["gett"], 'error: unknown command "gett"; did you mean get?'),
         (["config", "validat"], 'error: unknown command "validat"; did you mean validate?'),
         (["get", "rsv", "--selectr", "a"], "error: unknown option --selectr; did you mean --selector?"),
+        (
+            ["--namspace", "x", "get", "pods"],
+            "error: unknown option --namspace; did you mean --namespace?",
+        ),
+        (["-o", "wide", "get", "pods"], "error: unknown option -o; the options of a command follow"),
         (["get"], "error: TYPE is required: One of reservations (rsv)"),
         (
             ["explain", "pod", "p", "-o", "jsn"],

@@ -143,12 +143,12 @@ def test_schedules_are_a_table(cluster: ServedCluster, type: str) -> None:
     assert (found["TIME-ZONE"], found["DURATION"], found["SUSPEND"]) == ("Europe/Zurich", "4h", "false")
     assert found["NEXT"].startswith("in ")
     assert found["LAST"] == "<none>"
-    assert found["ACTIVE"].startswith("daily-")
+    assert found["RESERVATIONS"].startswith("daily-")
 
 
 def test_describe_shows_a_schedule_with_its_reservations(cluster: ServedCluster) -> None:
     text = cluster("describe", "schedule", "daily").out
     assert "Time Zone:           Europe/Zurich" in text
     assert "Before Start:        Backfill" in text
-    assert "Active:              daily-" in text
+    assert "Reservations:        daily-" in text
     assert "created reservation daily-" in text

@@ -74,6 +74,17 @@ def test_a_shared_gpu_has_percent_free_and_is_no_free_gpu(cluster: ServedCluster
     assert line[1:5] == ["300", "50", "0", "250"]
 
 
+def test_limits_of_extended_resources_are_their_requests_and_have_no_column(
+    cluster: ServedCluster,
+) -> None:
+    cluster.create(requesting(pod("one", "1", nodeName="gpu-1"), **{WHOLE: "1"}))
+    cluster.create(
+        requesting(pod("half", "1", nodeName="gpu-1"), **{PERCENT: "50", "cpu": "2"})
+    ).settle()
+    header = cluster("get", "nodes", "-o", "wide").rows()[0]
+    assert [each for each in header if each.endswith("-LIMITS")] == ["CPU-LIMITS"]
+
+
 def test_reserved_gpus_are_held(cluster: ServedCluster) -> None:
     kept = reservation("kept", "1", "web", allocateOnce=False)
     cluster.create(requesting(kept, **{PERCENT: "200"})).settle()

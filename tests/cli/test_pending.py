@@ -43,6 +43,23 @@ def test_members_of_a_job_stand_with_the_first_of_them() -> None:
     assert _names(snapshot) == ["g-0", "g-1", "between"]
 
 
+def test_the_queue_that_a_group_names_is_shown_also_if_it_does_not_exist() -> None:
+    """As `get podgroups` shows it."""
+    group = pod_group("g", 2)
+    group["spec"]["queue"] = "default"
+    snapshot = _snapshot(node("n1", 4), group, *gang("g", 2), pod("plain"))
+    found = PendingObject().rows(snapshot, Query())
+    queue, share = (
+        [column.name for column in found.columns].index(name) for name in ("QUEUE", "SHARE")
+    )
+    shown = {row.cells[0]: (row.cells[queue], row.cells[share]) for row in found.rows}
+    assert shown == {
+        "Pod/default/g-0": ("default", ""),
+        "Pod/default/g-1": ("default", ""),
+        "Pod/default/plain": ("", ""),
+    }
+
+
 def test_more_important_ones_come_first_without_queues() -> None:
     snapshot = _snapshot(node("n1", 4), pod("low"), pod("high", priority=10))
     assert _names(snapshot) == ["high", "low"]

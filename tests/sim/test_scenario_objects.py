@@ -25,7 +25,6 @@ from holdfast.sim.scenario_objects import ScenarioObject
 
 Raw = dict[str, Any]
 
-DURATION = r"'^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$'"
 QUANTITY = r"'^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$'"
 
 
@@ -275,11 +274,11 @@ def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], fiel
         ),
         (
             lambda r: r.ttl("5"),
-            f'spec.ttl: Invalid value: "5": spec.ttl in body should match {DURATION}',
+            'spec.ttl: Invalid value: "5": must be a duration such as 90s, 5m or 1h30m',
         ),
         (
             lambda r: r.ttl("-1s"),
-            f'spec.ttl: Invalid value: "-1s": spec.ttl in body should match {DURATION}',
+            'spec.ttl: Invalid value: "-1s": must be a duration such as 90s, 5m or 1h30m',
         ),
         (
             lambda r: r.expires("soon"),

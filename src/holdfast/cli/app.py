@@ -290,7 +290,12 @@ def _usage_problem(error: Any, context: Any) -> str:
                 for name in (*each.opts, *each.secondary_opts)
                 if name.startswith("--")
             ]
-            return f"unknown option {error.option_name}{did_you_mean(error.option_name, known)}"
+            otherwise = ""
+            if context.parent is None:
+                known += [name for name in (*_OF_A_CLUSTER, *_EVERYWHERE) if name.startswith("--")]
+                otherwise = "the options of a command follow its name, as in 'holdfast get -o wide'"
+            hint = did_you_mean(error.option_name, known, otherwise)
+            return f"unknown option {error.option_name}{hint}"
         case "MissingParameter" if parameter is not None and parameter.param_type_name == "argument":
             name = (parameter.metavar or parameter.name.upper()).strip("[].")
             return f"{name} is required: {parameter.help or ''}".rstrip(": ")

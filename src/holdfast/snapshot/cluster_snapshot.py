@@ -13,6 +13,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import GPU_SHARED, RESERVATION_API, RESOURCE_API
 from holdfast.api.quantity import shown as shown
 from holdfast.api.raw_objects import RawObject, raw_object
+from holdfast.api.resources import is_extended
 from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
@@ -121,14 +122,14 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
 
 
 def limited_resources(cluster: Cluster, node: str) -> set[str]:
-    """The resources of which pods on a node state limits. Where they state none, LimitAware counts what
-    they request."""
+    """The resources of which pods on a node state limits that may differ from what they request; those
+    of extended resources do not. Where they state none, LimitAware counts what they request."""
     row = cluster.nodes.row(node)
     pods = cluster.ledger.pods.get(row, {}).values() if row is not None else ()
     specs = [cls.pod.spec for cls in {pod.cls.id: pod.cls for pod in pods}.values()]
     parts = [each.resources for spec in specs for each in (*spec.containers, *spec.init_containers)]
     parts += [spec.resources for spec in specs if spec.resources is not None]
-    return {name for each in parts for name in each.limits}
+    return {name for each in parts for name in each.limits if not is_extended(name)}
 
 
 def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:

@@ -259,7 +259,7 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
         age(raw, snapshot.now),
         str(number),
         pod.job_name,
-        queue,
+        snapshot.cluster.jobs.queues.named_by(pod),
         _share(snapshot, queue),
         _expected_start(snapshot, pod),
         message,

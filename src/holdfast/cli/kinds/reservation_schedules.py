@@ -25,7 +25,7 @@ class ScheduleKind(PlainKind):
         OutputColumn("SUSPEND"),
         OutputColumn("NEXT"),
         OutputColumn("LAST"),
-        OutputColumn("ACTIVE"),
+        OutputColumn("RESERVATIONS"),
         OutputColumn("AGE"),
         OutputColumn("FOR", wide=True),
         OutputColumn("REQUESTS", wide=True),
@@ -71,7 +71,7 @@ class ScheduleKind(PlainKind):
             "Next", _dated(status.get("nextStart"), time_until(_time(status.get("nextStart")), now))
         )
         text.field("Last", _dated(status.get("lastStart"), _ago(status.get("lastStart"), now)))
-        text.listed("Active", list(status.get("active") or ()))
+        text.listed("Reservations", list(status.get("active") or ()))
         headers = ("Type", "Status", "Reason", "Since", "Message")
         keys = ("type", "status", "reason", "lastTransitionTime", "message")
         rows = [[str(each.get(key) or "") for key in keys] for each in status.get("conditions") or ()]

@@ -204,7 +204,11 @@ class Queues:
 
     def of(self, pod: PodRecord) -> str:
         """The name of the pod's queue; empty if it is in none."""
-        return self.name_of(pod.queue if pod.job is None else self._queue_of_job(pod.job))
+        return self.name_of(self.named_by(pod))
+
+    def named_by(self, pod: PodRecord) -> str:
+        """The queue that the pod or its group names, whether or not it exists."""
+        return pod.queue if pod.job is None else self._queue_of_job(pod.job)
 
     def name_of(self, asked: str) -> str:
         """The queue of this name; empty for `default` if no such queue exists."""

@@ -49,6 +49,11 @@ def _without_containers() -> Raw:
 CASES: dict[str, tuple[Raw, Raw | None]] = {
     "fine": (_reservation(), None),
     "two ends": (_reservation(ttl="1h", expires="2027-01-01T00:00:00Z"), None),
+    "a ttl of parts": (_reservation(ttl="+1h.5m30.s"), None),
+    "no ttl": (_reservation(ttl="0"), None),
+    "ttl without a unit": (_reservation(ttl="5"), None),
+    "negative ttl": (_reservation(ttl="-5m"), None),
+    "ttl on two lines": (_reservation(ttl="5m\n"), None),
     "no containers": (_without_containers(), None),
     "resources of the pod as a whole": (_reservation(pod={"resources": {}}), None),
     "moved": (_reservation("n", pod={"nodeName": "m"}), _reservation("n", pod={"nodeName": "n"})),
@@ -83,6 +88,9 @@ def test_what_is_fixed_and_contradictory_is_refused() -> None:
     refused = {case: _check(raw, old) for case, (raw, old) in CASES.items()}
     assert {case for case, errors in refused.items() if errors} == {
         "two ends",
+        "ttl without a unit",
+        "negative ttl",
+        "ttl on two lines",
         "no containers",
         "moved",
         "tolerates more",
@@ -91,6 +99,9 @@ def test_what_is_fixed_and_contradictory_is_refused() -> None:
         "policy given up",
     }
     assert "expires cannot be given together with ttl; keep one of them" in refused["two ends"][0]
+    assert refused["negative ttl"] == [
+        'spec.ttl: Invalid value: "-5m": must be a duration such as 90s, 5m or 1h30m'
+    ]
 
 
 def test_no_rule_of_our_definitions_gives_a_warning() -> None:

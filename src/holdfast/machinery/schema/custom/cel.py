@@ -413,6 +413,9 @@ _FIXED_IN_TEMPLATE = (
 )
 
 
+_DURATION = re.compile(r"\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
+
+
 def own_rule(text: str) -> Rule | None:
     """The Python function of a rule of Holdfast's own definitions. Rules are found by their message,
     their text is that of the definition."""
@@ -439,6 +442,10 @@ def own_rules_in(schema: Any) -> Iterator[dict[str, Any]]:
 
 def _one_end(variables: Variables) -> bool:
     return not ("ttl" in variables["self"] and "expires" in variables["self"])
+
+
+def _is_duration(variables: Variables) -> bool:
+    return _DURATION.fullmatch(variables["self"]) is not None
 
 
 def _has_containers(variables: Variables) -> bool:
@@ -474,6 +481,7 @@ _FIXED_ONCE = "are fixed once the reservation has a node"
 _RESIZED = "only the resources of the template can be changed once the reservation has a node"
 _BY_MESSAGE: dict[str, Rule] = {
     "expires cannot be given together with ttl; keep one of them": _one_end,
+    "must be a duration such as 90s, 5m or 1h30m": _is_duration,
     "is required: at least one container, or resources of the pod as a whole": _has_containers,
     f"{', '.join(_FIXED[:-1])} and {_FIXED[-1]} {_FIXED_ONCE}": _keeps_policy,
     _RESIZED: _keeps_template,
