@@ -1,133 +1,163 @@
-"""Which volume a claim gets, by the volume controller's rules."""
+"""Events that say why a claim is not bound, in the words of kube-controller-manager."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from harness.builders import make_node
-from harness.builders.storage import (
-    ClaimBuilder,
-    ClassBuilder,
-    VolumeBuilder,
-    make_claim,
-    make_class,
-    make_csi_node,
-    make_volume,
-)
-from holdfast.api.names import DEFAULT_STORAGE_CLASS_ANNOTATION
-from holdfast.local.volume_controller import reach_of_new, volume_for
-from holdfast.scheduler.managers.volumes.volume_objects import default_class
+from harness.embedded_cluster import SteppedCluster
+from holdfast.local.store import Key, Raw
+
+CLAIM = Key("", "PersistentVolumeClaim", "default", "c")
+NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
+FIRST_CONSUMER = "waiting for first consumer to be created before binding"
 
 
-def claim(size: str = "5Gi") -> ClaimBuilder:
-    return make_claim("c").size(size).storage_class("fast")
+def _claim(**spec: Any) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "5Gi"}},
+            **spec,
+        },
+        "status": {"phase": "Pending"},
+    }
 
 
-def volume(name: str, size: str = "5Gi") -> VolumeBuilder:
-    return make_volume(name).size(size).storage_class("fast")
+def _volume(size: str = "5Gi", **spec: Any) -> Raw:
+    parts = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": parts}
+
+
+def _class(name: str, provisioner: str, mode: str = "Immediate") -> Raw:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": mode,
+    }
+
+
+def _events(it: SteppedCluster) -> list[tuple[str, str, str]]:
+    """Type, reason and message of those about the claim, oldest first."""
+    found = [e for e in it.store.scan("", "Event") if e["involvedObject"]["name"] == "c"]
+    assert {(e["involvedObject"]["kind"], e["count"]) for e in found} <= {("PersistentVolumeClaim", 1)}
+    return [(each["type"], each["reason"], each["message"]) for each in found]
+
+
+_OTHERS = {"namespace": "default", "name": "other", "uid": "o"}
+_LOCAL = "kubernetes.io/no-provisioner"
 
 
 @pytest.mark.parametrize(
-    ("claim", "volumes", "chosen"),
+    ("others", "spec", "event"),
     [
-        (claim(), [], None),
-        (claim(), [volume("big", "9Gi"), volume("small", "6Gi")], "small"),
-        (claim(), [volume("b"), volume("a")], "a"),
-        (claim(), [volume("less", "4Gi")], None),
-        (claim(), [volume("v").storage_class("slow")], None),
-        (claim().modes("ReadWriteMany"), [volume("v")], None),
-        (claim().spec(volumeMode="Block"), [volume("v")], None),
-        (claim().spec(volumeAttributesClassName="gold"), [volume("v")], None),
-        (claim().spec(selector={"matchLabels": {"a": "b"}}), [volume("v")], None),
-        (claim().spec(selector={"matchLabels": {"a": "b"}}), [volume("v").label("a", "b")], "v"),
-        (claim(), [volume("v").deleted()], None),
-        (claim(), [volume("v").status(phase="Released")], None),
-        (claim(), [volume("v").claimed_by("other")], None),
-        # A volume that names the claim comes before a smaller one, and need not be of its class.
-        (claim(), [volume("v"), volume("w", "9Gi").claimed_by("c", phase="Available")], "w"),
-        (claim(), [volume("w").storage_class("slow").claimed_by("c")], "w"),
-        (claim(), [volume("w", "1Gi").claimed_by("c")], None),
-        (claim(), [volume("w").claimed_by("c", uid="another")], None),
-        # A claim that names a volume gets that one or none.
-        (claim().spec(volumeName="v"), [volume("a"), volume("v", "9Gi")], "v"),
-        (claim().spec(volumeName="v"), [volume("a")], None),
-        (claim().spec(volumeName="v"), [volume("v").claimed_by("other")], None),
-        (claim().spec(volumeName="v"), [volume("v", "1Gi")], None),
-        (claim().spec(volumeName="v"), [volume("v").storage_class("slow")], None),
-        (claim().spec(volumeName="v"), [volume("v", "1Gi").claimed_by("c")], "v"),
+        ([], {}, ("Normal", "FailedBinding", NO_CLASS)),
+        ([_volume("1Gi")], {}, ("Normal", "FailedBinding", NO_CLASS)),
         (
-            claim().spec(volumeName="v", selector={"matchLabels": {"a": "b"}}),
-            [volume("v")],
-            "v",
+            [],
+            {"storageClassName": "nope"},
+            ("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "nope" not found'),
         ),
+        (
+            [_class("local", _LOCAL)],
+            {"storageClassName": "local"},
+            ("Warning", "ProvisioningFailed", f"no volume plugin matched name: {_LOCAL}"),
+        ),
+        (
+            [_class("late", "csi.example.com", "WaitForFirstConsumer")],
+            {"storageClassName": "late"},
+            ("Normal", "WaitForFirstConsumer", FIRST_CONSUMER),
+        ),
+        (
+            [_volume("1Gi")],
+            {"volumeName": "v"},
+            (
+                "Warning",
+                "VolumeMismatch",
+                'Cannot bind to requested volume "v": requested PV is too small',
+            ),
+        ),
+        (
+            [_volume(storageClassName="fast")],
+            {"volumeName": "v"},
+            (
+                "Warning",
+                "VolumeMismatch",
+                'Cannot bind to requested volume "v": storageClassName does not match',
+            ),
+        ),
+        (
+            [_volume(claimRef=_OTHERS)],
+            {"volumeName": "v"},
+            ("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
+        ),
+        ([], {"volumeName": "v"}, None),
     ],
 )
-def test_the_volume_of_a_claim(
-    claim: ClaimBuilder, volumes: list[VolumeBuilder], chosen: str | None
+def test_why_a_claim_is_not_bound_is_said_once(
+    others: list[Raw], spec: Raw, event: tuple[str, str, str] | None
 ) -> None:
-    found = volume_for(claim.obj(), [v.obj() for v in volumes])
-    assert (found.metadata.name if found is not None else None) == chosen
+    it = SteppedCluster()
+    for each in others:
+        it.create(each)
+    it.create(_claim(**spec))
+    it.create({**_volume("1Mi"), "metadata": {"name": "unrelated"}})  # all claims are looked at again
+    it.after(60)
+    assert _events(it) == ([event] if event is not None else [])
 
 
-@pytest.mark.parametrize(
-    ("claim", "volume", "taken"),
-    [
-        (claim(), volume("v"), False),
-        (claim(), volume("v").claimed_by("c"), True),
-        (claim().spec(volumeName="v"), volume("v"), True),
-    ],
-)
-def test_what_a_claim_that_waits_for_its_pod_takes_at_once(
-    claim: ClaimBuilder, volume: VolumeBuilder, taken: bool
-) -> None:
-    assert (volume_for(claim.obj(), [volume.obj()], waits=True) is not None) == taken
+def test_a_claim_waits_for_its_pod_and_then_gets_a_volume() -> None:
+    it = SteppedCluster()
+    it.create(_class("late", "csi.example.com", "WaitForFirstConsumer"))
+    it.create(_claim(storageClassName="late"))
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    it.create_pod("p", volumes=volumes)  # there is no node
+    waiting = [
+        ("Normal", "WaitForFirstConsumer", FIRST_CONSUMER),
+        ("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled"),
+    ]
+    assert _events(it) == waiting
+    it.create_pod("q", volumes=volumes)
+    waiting.append(("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled"))
+    assert _events(it) == waiting
+    it.create_node("n")
+    it.after(15)
+    claim = it.get(CLAIM)
+    assert claim["status"]["phase"] == "Bound"
+    success = f"Successfully provisioned volume pvc-{claim['metadata']['uid']}"
+    assert _events(it) == [*waiting, ("Normal", "ProvisioningSucceeded", success)]
 
 
-def test_a_volume_must_be_within_reach_of_the_pods_node() -> None:
-    here, there = volume("here", "9Gi").on_nodes("zone", "a"), volume("there").on_nodes("zone", "b")
-    node = make_node("n").label("zone", "a").obj()
-    volumes = [here.obj(), there.obj()]
-    found = volume_for(claim().obj(), volumes, node)
-    assert found is not None and found.metadata.name == "here"
-    meant = there.claimed_by("c").obj()
-    assert volume_for(claim().obj(), [here.obj(), meant], node) is None
+def test_a_claim_that_comes_after_its_pod_waits_for_that() -> None:
+    it = SteppedCluster()
+    it.create(_class("late", "csi.example.com", "WaitForFirstConsumer"))
+    it.create_pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}])
+    it.create(_claim(storageClassName="late"))
+    waiting = ("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")
+    assert _events(it) == [waiting]
+    it.delete(Key("", "Pod", "default", "p"))
+    assert _events(it) == [waiting, ("Normal", "WaitForFirstConsumer", FIRST_CONSUMER)]
 
 
-@pytest.mark.parametrize(
-    ("classes", "chosen"),
-    [
-        ([], ""),
-        ([("plain", "2026-01-01T00:00:00Z", "")], ""),
-        ([("plain", "2026-01-02T00:00:00Z", ""), ("one", "2026-01-01T00:00:00Z", "true")], "one"),
-        ([("no", "2026-01-02T00:00:00Z", "false"), ("one", "2026-01-01T00:00:00Z", "true")], "one"),
-        ([("new", "2026-01-02T00:00:00Z", "true"), ("old", "2026-01-01T00:00:00Z", "true")], "new"),
-        ([("b", "2026-01-01T00:00:00Z", "true"), ("a", "2026-01-01T00:00:00Z", "true")], "a"),
-    ],
-)
-def test_the_default_class(classes: list[tuple[str, str, str]], chosen: str) -> None:
-    made = []
-    for name, created, default in classes:
-        cls = make_class(name).created(created)
-        made.append(cls.annotation(DEFAULT_STORAGE_CLASS_ANNOTATION, default).obj())
-    assert default_class(made) == chosen
+def test_a_claim_loses_its_volume() -> None:
+    it = SteppedCluster()
+    it.create(_volume())
+    it.create(_claim())
+    it.delete(Key("", "PersistentVolume", "", "v"))
+    it.after(60)
+    lost = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    assert _events(it) == [("Warning", "ClaimLost", lost)]
 
 
-@pytest.mark.parametrize(
-    ("cls", "with_node", "topology_keys", "terms"),
-    [
-        (make_class("c", "driver"), True, [], []),
-        (make_class("c", "driver"), True, ["zone"], [{"zone": ["a"]}]),
-        (make_class("c", "driver"), True, ["zone", "rack"], [{"zone": ["a"]}]),
-        (make_class("c", "other"), True, ["zone"], []),
-        (make_class("c", "driver").allowed("zone", "a", "b"), True, [], [{"zone": ["a"]}]),
-        (make_class("c", "driver").allowed("zone", "a", "b"), False, [], [{"zone": ["a", "b"]}]),
-    ],
-)
-def test_where_a_new_volume_can_be_used(
-    cls: ClassBuilder, with_node: bool, topology_keys: list[str], terms: list[dict[str, list[str]]]
-) -> None:
-    node = make_node("n").label("zone", "a").obj() if with_node else None
-    csi_node = make_csi_node("n").driver("driver")
-    csi_node.raw_spec["drivers"][0]["topologyKeys"] = topology_keys
-    found = reach_of_new(cls.obj(), node, csi_node.obj())
-    assert [{e.key: e.values for e in term.match_expressions} for term in found] == terms
+def test_a_claim_that_is_created_again_is_another() -> None:
+    it = SteppedCluster()
+    it.create(_claim())
+    it.delete(CLAIM)
+    it.create(_claim())
+    assert [reason for _, reason, _ in _events(it)] == ["FailedBinding"] * 2

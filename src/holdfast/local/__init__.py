@@ -9,7 +9,7 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     clock                 the clock, and the timers of components
     setup                 the scheduler, from its configuration
     kubelet               pods that start, run, end and stop
-    volume_controller     binding and provisioning of claims
+    volume_controller     binding and provisioning of claims; volume_binding has the rules
     resource_claim_controller  claims on devices, made from templates and released
     claim_references      which claims pods and PodGroups name, their owners and consumers
     pod_group_protection  PodGroups that are deleted while they have pods

@@ -71,7 +71,7 @@ class ClusterParts:
         self.objects = ObjectWriter(store, identity, clock, declared_infos((*read_by_plugins, *kinds)))
         self.recorder = StoredEvents(self.objects, clock)
         self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record, self._not_prepared)
-        self.volumes = VolumeController(self.objects)
+        self.volumes = VolumeController(self.objects, self.recorder)
         self.budgets = DisruptionController(self.objects, all_budgets)
         self._claims = ResourceClaimController(self.objects, self.recorder)
         """Before kubelets it reserves claims for pods that another scheduler has bound, which then can

@@ -1,39 +1,51 @@
 """The volume controllers: binding of claims to volumes, provisioning, and claims of ephemeral volumes.
 
-The controllers act at once.
+The controllers act at once. Why a claim is not bound is emitted as an event, in the words of
+kube-controller-manager, and again only when it changes.
 """
-
-from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from holdfast.api import names
-from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.decode import convert
 from holdfast.api.node import Node
-from holdfast.api.quantity import parse
-from holdfast.api.selectors import match_node_selector, matches
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.local.component import ObjectWriter, Steps, key_of
 from holdfast.local.store.objects import Key, Raw, node_key
+from holdfast.local.stored_events import StoredEvents
+from holdfast.local.volume_binding import (
+    FAILED,
+    WAIT,
+    BindingObstacle,
+    reach_of_new,
+    volume_for,
+    volume_obstacle,
+)
+from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.managers.volumes.volume_objects import (
-    claim_class,
     default_class,
-    references_claim,
-    volume_class,
 )
 
-WAIT = "WaitForFirstConsumer"
 LOST = "Lost"
 _KINDS = frozenset(("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))
+
+
+_SOURCE = "persistentvolume-controller"
 
 
 class VolumeController:
     """Applies the binding rules below to the store."""
 
-    def __init__(self, objects: ObjectWriter) -> None:
+    def __init__(self, objects: ObjectWriter, recorder: StoredEvents) -> None:
         self._objects = objects
+        self._recorder = recorder
         self._stale = False
+        self._reported: dict[Key, tuple[str, BindingObstacle]] = {}
+        """The uid of each claim that is not bound, and its last event."""
+        self._consumers: dict[Key, dict[str, None]] = {}
+        """By claim, the pods that wait for a node."""
+        self._changed_consumers: dict[Key, None] = {}
+        """Claims whose pods are others now."""
         self._new_pods: list[Key] = []
         """Pods with generic ephemeral volumes that are new, or lost a claim: claims are created."""
         self._left: list[Raw] = []
@@ -44,15 +56,34 @@ class VolumeController:
             self._stale = True
             if key.kind == "PersistentVolumeClaim" and after is None and before is not None:
                 self._new_pods += _owning_pods(before)
-        elif key.kind == "Pod" and (before is None or after is None):
-            pod = after if after is not None else before
-            assert pod is not None
-            if not any(volume.get("ephemeral") for volume in pod["spec"].get("volumes") or ()):
-                return
-            if after is not None:
-                self._new_pods.append(key)
+            if key.kind == "PersistentVolumeClaim" and (after is None or _bound(after)):
+                self._reported.pop(key, None)
+            return
+        pod = after if after is not None else before
+        if key.kind != "Pod" or pod is None or not pod["spec"].get("volumes"):
+            return
+        self._note_consumer(key, pod, gone=after is None)
+        if not any(volume.get("ephemeral") for volume in pod["spec"]["volumes"]):
+            return
+        if before is None:
+            self._new_pods.append(key)
+        elif after is None:
+            self._left.append(pod)
+
+    def _note_consumer(self, key: Key, pod: Raw, gone: bool) -> None:
+        waits = not gone and not pod["spec"].get("nodeName") and _is_unschedulable(pod)
+        for name in _claims_of(pod):
+            claim = _claim_key(key.namespace, name)
+            consumers = self._consumers.get(claim, {})
+            if waits and key.name not in consumers:
+                self._consumers.setdefault(claim, {})[key.name] = None
+            elif not waits and key.name in consumers:
+                del consumers[key.name]
+                if not consumers:
+                    del self._consumers[claim]
             else:
-                self._left.append(pod)
+                continue
+            self._changed_consumers[claim] = None
 
     def settle(self) -> Steps:
         """Does what waits for no one."""
@@ -64,6 +95,12 @@ class VolumeController:
         for key in new_pods:
             self._make_claims_for(key)
             yield None
+        changed, self._changed_consumers = self._changed_consumers, {}
+        for key in changed:
+            claim = self._objects.get(key)
+            if claim is not None and not _bound(claim) and self._waits(claim):
+                self._report(claim, waits=True)
+                yield None
         if not self._stale:
             return
         self._stale = False
@@ -76,9 +113,10 @@ class VolumeController:
                 self._check(claim)
             else:
                 claim = self._with_class(claim)
-                delayed = self._mode(claim) == WAIT
-                node = self._selected_node(claim) if delayed else None
-                self._bind(claim, node, waits=delayed and node is None)
+                waits = self._waits(claim)
+                node = self._selected_node(claim) if self._mode(claim) == WAIT else None
+                if not self._bind(claim, node, waits):
+                    self._report(claim, waits)
             yield None
         self._reclaim()
 
@@ -93,6 +131,10 @@ class VolumeController:
         """The annotation with the node that a scheduler selected for the claim."""
         name = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE_ANNOTATION)
         return self._objects.get(node_key(name)) if name else None
+
+    def _waits(self, claim: Raw) -> bool:
+        """Whether the claim is to be bound once its pod has a node, and that has none yet."""
+        return self._mode(claim) == WAIT and self._selected_node(claim) is None
 
     def _mode(self, claim: Raw) -> str:
         cls = self._class(claim)
@@ -115,7 +157,8 @@ class VolumeController:
             return claim
         return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
 
-    def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> None:
+    def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> bool:
+        """Whether it is bound now."""
         wanted = convert(claim, PersistentVolumeClaim)
         volumes = {raw["metadata"]["name"]: raw for raw in self._objects.scan("", "PersistentVolume")}
         there = [convert(raw, PersistentVolume) for raw in volumes.values()]
@@ -124,11 +167,11 @@ class VolumeController:
         if found is not None:
             volume: Raw | None = volumes[found.metadata.name]
         elif waits or wanted.spec.volume_name:
-            return
+            return False
         else:
             volume = self._provisioned(claim, on)
         if volume is None:
-            return
+            return False
         metadata = claim["metadata"]
         reference = {
             "apiVersion": "v1",
@@ -165,6 +208,45 @@ class VolumeController:
                 "status": status,
             }
         )
+        return True
+
+    def _report(self, claim: Raw, waits: bool) -> None:
+        """Emits why the claim is not bound, unless that was its last event."""
+        key, uid, found = key_of(claim), claim["metadata"]["uid"], self._obstacle(claim, waits)
+        if found is not None and self._reported.get(key) != (uid, found):
+            self._reported[key] = uid, found
+            self._emit(claim, found.type, found.reason, found.message)
+
+    def _obstacle(self, claim: Raw, waits: bool) -> BindingObstacle | None:
+        """Why the claim is not bound; None where kube-controller-manager does not say."""
+        wanted = convert(claim, PersistentVolumeClaim)
+        if name := wanted.spec.volume_name:
+            raw = self._objects.get(Key("", "PersistentVolume", "", name))
+            return None if raw is None else volume_obstacle(wanted, convert(raw, PersistentVolume))
+        if waits:
+            pods = sorted(self._consumers.get(key_of(claim), ()))
+            if pods:
+                called = f"pod{'s' if len(pods) > 1 else ''} {','.join(pods)}"
+                message = f"waiting for {called} to be scheduled"
+                return BindingObstacle("WaitForPodScheduled", message, "Normal")
+            message = "waiting for first consumer to be created before binding"
+            return BindingObstacle(WAIT, message, "Normal")
+        if class_name := _class_name(claim):
+            cls = self._class(claim)
+            if cls is None:
+                message = f'storageclass.storage.k8s.io "{class_name}" not found'
+            else:
+                message = f"no volume plugin matched name: {cls.provisioner}"
+            return BindingObstacle("ProvisioningFailed", message)
+        message = "no persistent volumes available for this claim and no storage class is set"
+        return BindingObstacle(FAILED, message, "Normal")
+
+    def _emit(self, claim: Raw, type: str, reason: str, message: str, source: str = _SOURCE) -> None:
+        metadata = claim["metadata"]
+        about = ObjectRef(
+            "PersistentVolumeClaim", metadata["namespace"], metadata["name"], metadata["uid"], "v1"
+        )
+        self._recorder.emit(Emit(about, type, reason, message), source)
 
     def _put(self, raw: Raw) -> Raw:
         return self._objects.update(key_of(raw), raw)
@@ -187,12 +269,15 @@ class VolumeController:
         if terms:
             selector = {"nodeSelectorTerms": [msgspec.to_builtins(term) for term in terms]}
             made["nodeAffinity"] = {"required": selector}
+        name = f"pvc-{claim['metadata']['uid']}"
+        success = f"Successfully provisioned volume {name}"
+        self._emit(claim, "Normal", "ProvisioningSucceeded", success, cls.provisioner)
         return self._objects.create(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
                 "metadata": {
-                    "name": f"pvc-{claim['metadata']['uid']}",
+                    "name": name,
                     "annotations": {names.PROVISIONED_BY_ANNOTATION: cls.provisioner},
                 },
                 "spec": made,
@@ -215,6 +300,9 @@ class VolumeController:
                 self._bind(claim, None)
         elif not lost:
             self._put({**claim, "status": {**status, "phase": LOST}})
+            lacks = "its PersistentVolume" if name else "reference to PersistentVolume"
+            message = f"Bound claim has lost {lacks}. Data on the volume is lost!"
+            self._emit(claim, "Warning", "ClaimLost", message)
 
     def _welcome(self) -> None:
         """Volumes without a phase are available."""
@@ -307,108 +395,17 @@ def _claims_of(pod: Raw, ephemeral_only: bool = False) -> list[str]:
     return claims
 
 
+def _is_unschedulable(pod: Raw) -> bool:
+    """Whether a scheduler has found no node for the pod."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(
+        each.get("type") == "PodScheduled" and each.get("status") == "False" for each in conditions
+    )
+
+
 def _class_name(claim: Raw) -> str:
     return str((claim.get("spec") or {}).get("storageClassName") or "")
 
 
 def _bound(claim: Raw) -> bool:
     return names.BIND_COMPLETED_ANNOTATION in (claim["metadata"].get("annotations") or {})
-
-
-# The volume controller's binding rules.
-#
-# A claim with a volumeName gets that volume or none. A volume with a claimRef is for that claim only. A
-# WaitForFirstConsumer claim is bound once its pod has a node; any other gets the smallest suitable
-# volume. If none is suitable, a provisioner creates one that is accessible from the node.
-#
-# If the volume of a bound claim is deleted, the claim is Lost; if the claim of a volume is deleted, the
-# volume is Released, or deleted by its reclaim policy.
-
-
-_FILESYSTEM = "Filesystem"
-
-
-def volume_for(
-    claim: PersistentVolumeClaim,
-    volumes: Iterable[PersistentVolume],
-    node: Node | None = None,
-    waits: bool = False,
-) -> PersistentVolume | None:
-    """The volume to bind the claim to now. `waits` if it waits for a pod that has no node yet."""
-    there = list(volumes)
-    if claim.spec.volume_name:
-        named = [v for v in there if v.metadata.name == claim.spec.volume_name]
-        return next((v for v in named if _may_have(claim, v)), None)
-    meant = [v for v in there if references_claim(v.spec.claim_ref, claim) and _suits(claim, v)]
-    if meant:
-        return next((v for v in meant if _reaches(v, node)), None)
-    if waits:
-        return None
-    fitting = [v for v in there if _is_free(v) and _fits(claim, v) and _reaches(v, node)]
-    return min(fitting, key=lambda v: (_size(v), v.metadata.name), default=None)
-
-
-def reach_of_new(
-    cls: StorageClass, node: Node | None, csi_node: CSINode | None
-) -> list[NodeSelectorTerm]:
-    """The node affinity of a volume provisioned for a claim of the class: the node's topology by the
-    labels of its driver; without a node, the class's allowed topologies. Empty if it is accessible
-    everywhere.
-    """
-    allowed = cls.allowed_terms()
-    if node is None:
-        return allowed
-    drivers = csi_node.spec.drivers if csi_node is not None else []
-    keys: Sequence[str] = next((d.topology_keys for d in drivers if d.name == cls.provisioner), [])
-    if not keys:
-        keys = sorted({e.key for term in allowed for e in term.match_expressions})
-    place = [
-        NodeSelectorRequirement(key=key, operator="In", values=[node.metadata.labels[key]])
-        for key in keys
-        if key in node.metadata.labels
-    ]
-    return [NodeSelectorTerm(match_expressions=place)] if place else []
-
-
-def _may_have(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether a claim with a volumeName can be bound to that volume."""
-    if volume.spec.claim_ref is not None:
-        return references_claim(volume.spec.claim_ref, claim)
-    return _suits(claim, volume) and volume_class(volume) == claim_class(claim)
-
-
-def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Requirements that hold even for a volume whose claimRef is the claim."""
-    wanted, offer = claim.spec, volume.spec
-    return (
-        volume.metadata.deletion_timestamp is None
-        and _size(volume) >= parse(wanted.resources.requests.get(names.STORAGE, 0))
-        and (offer.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
-        and set(wanted.access_modes) <= set(offer.access_modes)
-        and (offer.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
-    )
-
-
-def _fits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    selector = claim.spec.selector
-    return (
-        _suits(claim, volume)
-        and volume_class(volume) == claim_class(claim)
-        and (selector is None or matches(selector, volume.metadata.labels))
-    )
-
-
-def _is_free(volume: PersistentVolume) -> bool:
-    return volume.spec.claim_ref is None and volume.status.phase in ("", "Available")
-
-
-def _reaches(volume: PersistentVolume, node: Node | None) -> bool:
-    affinity = volume.spec.node_affinity
-    required: NodeSelector | None = affinity.required if affinity is not None else None
-    if node is None or required is None:
-        return True
-    return match_node_selector(required, node.metadata.labels, node.metadata.name)
-
-
-def _size(volume: PersistentVolume) -> int:
-    return parse(volume.spec.capacity.get(names.STORAGE, 0))
