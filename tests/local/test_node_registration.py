@@ -110,6 +110,14 @@ def test_a_node_that_comes_back_has_a_lease_and_a_device_of_its_own() -> None:
     assert [each["metadata"]["ownerReferences"][0]["uid"] for each in slices] == [uid]
 
 
+def test_the_lease_of_a_node_that_was_deleted_before_a_restart_goes() -> None:
+    it = SteppedCluster()
+    it.create_node("node-1")
+    it.store.delete(node_key("node-1"))
+    SteppedCluster(it.store)
+    assert _LEASE not in it.store
+
+
 def test_a_deleted_lease_is_created_again() -> None:
     it = SteppedCluster()
     it.create_node("node-1")
