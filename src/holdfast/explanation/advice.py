@@ -17,7 +17,7 @@ from holdfast.explanation.other_pods import (
     siblings,
     takers_text,
 )
-from holdfast.explanation.repairs import Repair, workload_text
+from holdfast.explanation.repairs import Repair, edits_migration, workload_text
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
@@ -73,6 +73,8 @@ class Advisor:
         """The changes that help, those made together as one."""
         self.takers: dict[str, None] = {}
         """Facts about pods that are tried before it, and take the capacity that a change frees."""
+        self.too_late: list[float] = []
+        """Times until which a reservation would have to wait, and by which it expires."""
         self._tried: set[str] = set()
         self._given: set[Actions] = set()
         """The kinds of change that are advised already."""
@@ -154,7 +156,12 @@ class Advisor:
         """The nodes on which it starts with the change, and how many pods of its workload do; None if
         no other pods depend on the change."""
         snapshot, goal = self.snapshot, self.goal
+        if any(edits_migration(snapshot, each) for each in change.objects):
+            return [], None
         with applied(snapshot, change.objects), at_time(snapshot, change.until):
+            if change.until is not None and self._expires_by(change.until):
+                self.too_late.append(change.until)
+                return [], None
             nodes = starts_on(snapshot, goal)
             if nodes and self.is_taken():
                 nodes = []
@@ -167,6 +174,23 @@ class Advisor:
             return nodes, None
         # Those on nodes make room when a smaller one takes their place.
         return (nodes or fitting.nodes, fitting) if nodes or fitting.is_all else ([], None)
+
+    def _expires_by(self, time: float) -> bool:
+        """Whether it is a reservation that expires before that time, or a gang with such ones."""
+        cluster, goal = self.snapshot.cluster, self.goal
+        if isinstance(goal, Subject):
+            pod = goal.record(self.snapshot)
+            job = cluster.jobs.of(pod) if pod is not None else None
+            pods = [pod] if pod is not None else []
+        else:
+            job, pods = cluster.jobs.known.get(goal.job), []
+        pods = job.waiting() if job is not None else pods
+        return any(
+            each.reservation is not None
+            and each.reservation.expires is not None
+            and each.reservation.expires <= time
+            for each in pods
+        )
 
     def is_taken(self) -> bool:
         """Whether pods that are tried before it take the capacity with which it would start now."""

@@ -102,12 +102,15 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             hint = did_you_mean(field.key, [NODE_NAME_FIELD])
             yield f"node affinity {expression_text(field)}: nodes have no field {field.key}{hint}"
         else:
+            names = "these node names" if len(field.values) > 1 else "this node name"
+            if field.operator == "NotIn":
+                yield f"node affinity {expression_text(field)} allows all but {names}"
+                continue
             missing = [missing_node(snapshot, name) for name in field.values]
             are_missing = all(near is not None for near in missing)
             hint = next((near for near in missing if near), "") if are_missing else ""
             gone = ", which do not exist" if len(missing) > 1 else ", which does not exist"
             gone = gone if are_missing else ""
-            names = "these node names" if len(missing) > 1 else "this node name"
             yield f"node affinity {expression_text(field)} allows only {names}{gone}{hint}"
 
 

@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import MIGRATION_JOB
 from holdfast.explanation.pod_sizes import Sizes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 Edit = Callable[[Raw], Raw]
@@ -56,6 +57,15 @@ def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> lis
             found[workload.name] = workload.change(template)
         pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
     return [*found.values(), *pods]
+
+
+def edits_migration(snapshot: ClusterSnapshot, change: ObjectChange) -> bool:
+    """Whether the template of a migration's reservation is changed. The pod that should use it is made
+    from the template of its workload, and would not fit it: it would be evicted and stay pending."""
+    if change.info is not RESERVATION or change.operation != PATCH or "spec" not in change.body:
+        return False
+    raw = snapshot.find(RESERVATION, change.name) or {}
+    return MIGRATION_JOB in ((raw.get("metadata") or {}).get("labels") or {})
 
 
 def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:

@@ -10,6 +10,7 @@ from holdfast.explanation.gang_members import explain_member
 from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.phrases import in_time
 from holdfast.explanation.planned_reservations import closest_at_start, consider_plan
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.repair_search import consider_nodes
@@ -158,13 +159,25 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
         explain_member(snapshot, job, pod, placing, advisor, report)
         report.details += _preemption(snapshot, reservation) if placing.message else []
         report.advice = advisor.advice
+        report.details += _expiry(snapshot, advisor)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
         report.details += _preemption(snapshot, reservation)
         report.advice = advisor.advice
+        report.details += _expiry(snapshot, advisor)
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
         report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+
+
+def _expiry(snapshot: ClusterSnapshot, advisor: Advisor) -> list[str]:
+    """Says so if the capacity becomes free when it, or another one of its job, has expired."""
+    if not advisor.too_late or any("Wait" in each.change["actions"] for each in advisor.advice):
+        return []
+    when = in_time(min(advisor.too_late), snapshot.now)
+    return [
+        f"capacity is expected to be free {when}, but it expires before then (spec.ttl or spec.expires)"
+    ]
 
 
 def _preemption(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> list[str]:

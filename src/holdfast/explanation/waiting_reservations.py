@@ -7,7 +7,7 @@ from holdfast.api.plurals import number_of
 from holdfast.api.times import format_time
 from holdfast.explanation.expected_ends import ended_pod, expected_ends, overrun_text
 from holdfast.explanation.phrases import amounts_text, in_time, named_pods
-from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
+from holdfast.explanation.repairs import EVICT, WAIT, Repair, edits_migration, repair
 from holdfast.explanation.report import Advice, Report, few
 from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import Subject
@@ -162,7 +162,9 @@ def _smaller(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair 
     if len(sizes) < len(short):
         return None
     smaller = resize(snapshot, Subject(RESERVATION, reservation.name), sizes)
-    if smaller is None or not _has_capacity(snapshot, reservation, smaller.change.objects):
+    if smaller is None or any(edits_migration(snapshot, each) for each in smaller.change.objects):
+        return None
+    if not _has_capacity(snapshot, reservation, smaller.change.objects):
         return None
     return smaller
 
@@ -173,7 +175,8 @@ def _wait(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair | N
     assert entry is not None
     own = f"reservation {reservation.name}"
     ends = [each for each in expected_ends(snapshot, entry.pod, entry.row) if each.name != own]
-    for count in range(1, len(ends) + 1):
+    expires = float("inf") if reservation.expires is None else reservation.expires
+    for count in range(1, sum(each.time < expires for each in ends) + 1):
         changes = tuple(change for each in ends[:count] for change in each.changes)
         if _has_capacity(snapshot, reservation, changes):
             until, names = ends[count - 1].time, few([each.name for each in ends[:count]], _NAMES)
