@@ -80,6 +80,8 @@ def test_a_preemptor_may_wait_in_permit_itself() -> None:
 class GateOfHolds(Gate):
     """Makes preemption holds wait as well."""
 
+    permits_preemption_holds = True
+
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         is_hold = pod.name.startswith("preempted-for-")
         return Outcome(wait=5.0) if is_hold and not self.is_open else super().permit(pod, row)
@@ -98,6 +100,27 @@ def test_no_more_victims_are_sought_while_the_hold_waits_in_permit(is_permitted:
     cluster.advance(30)
     assert len(uids(cluster)) == 2, "one victim is enough"
     assert "free-high" in cluster.placed()
+
+
+class Register(Gate):
+    """Notes about which pods it is asked."""
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        self.held.add(f"asked about {pod.name}")
+        return super().permit(pod, row)
+
+
+def test_plugins_are_asked_about_the_preemptor_not_about_its_hold() -> None:
+    """A plugin that makes each new pod wait would refuse every hold, and the preemptor with it."""
+    slow = {"sim.holdfast.io/stops-in": "3s"}
+    low = pod("free-low", cpu=2, nodeName="a", annotations=slow)
+    cluster = Cluster(Register).add(node("a", cpu=2), low)
+    cluster.add(pod("free-high", cpu=2, priority=10)).schedule()
+    assert len(reservations(cluster)) == 1
+    cluster.advance(10)
+    assert cluster.placed() == {"free-high": "a"}
+    asked = [each for each in cluster.plugin().held if each.startswith("asked")]
+    assert asked == ["asked about free-high"]
 
 
 def test_of_two_victims_only_the_one_that_runs_is_deleted() -> None:

@@ -125,7 +125,10 @@ class BindingCycle:
 
     def run_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
         """The outcome of the first plugin that makes the pod wait or refuses it."""
+        is_preemption_hold = pod.reservation is not None and bool(pod.reservation.preemptor)
         for plugin in plugins:
+            if is_preemption_hold and not plugin.permits_preemption_holds:
+                continue
             try:
                 outcome = plugin.permit(pod, row)
                 if outcome is not FINE and any((checked := checked_outcome(plugin, outcome))[:2]):
