@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from harness.objects import Raw, pod, reservation
 from harness.served_cluster import ServedCluster, call
 from holdfast.cli.explanation_text import text
 from holdfast.explanation.report import Report
+from sim.what_if.clusters import node
+from sim.what_if.clusters import pod as stored_pod
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 TEMPLATE = "scheduling.koordinator.sh/reservation-template"
@@ -377,3 +380,27 @@ def test_a_reservation_that_was_asked_for(
     name = f"asking-{len(annotations)}"
     cluster.create(pod(name, "1", metadata={"annotations": written}, memory="1Gi"))
     assert explained(cluster, "pod", name)["summary"] == summary
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({"holdfast.io/run-estimate": "5 minutes"}, "not a duration: '5 minutes'"),
+        ({"holdfast.io/run-estimat": "5m"}, "did you mean holdfast.io/run-estimate?"),
+    ],
+)
+def test_a_run_time_estimate_that_is_ignored_is_named(
+    annotations: dict[str, str], problem: str, tmp_path: Path
+) -> None:
+    """Both the pod that waits, and the one that it waits for."""
+    objects = []
+    for raw in (stored_pod("a", "3", nodeName="n1"), stored_pod("b", "3")):
+        raw["metadata"]["annotations"] = annotations
+        objects.append(raw)
+    file = tmp_path / "c.yaml"
+    file.write_text("---\n".join(json.dumps(raw) + "\n" for raw in (node("n1"), *objects)))
+    done = call("explain", "pod", "b", "--snapshot", str(file), "-o", "json")
+    details = json.loads(done.out)["details"]
+    own, other = (each for each in details if "run-time estimate is ignored" in each)
+    assert own.startswith("its run-time estimate is ignored: ") and problem in own
+    assert "becomes free is unknown: default/a: its run-time estimate" in other and problem in other

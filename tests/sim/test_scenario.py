@@ -1,5 +1,7 @@
 """What is wrong with a scenario is found before anything runs, all at once, with its place."""
 
+import json
+
 import pytest
 
 from harness.scenarios import NODE, documents, joined, pod_text, simulate, step_text
@@ -109,3 +111,27 @@ def test_a_node_with_a_count_is_several() -> None:
     ]
     with pytest.raises(InvalidInput, match="count]: expected a number from 0 to 100000"):
         simulate(counted % "many")
+
+
+def test_run_time_estimates_that_are_ignored_are_noted() -> None:
+    def annotated(kind: str, name: str, **annotations: str) -> str:
+        pod = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+        given = {f"holdfast.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        metadata: dict[str, object] = {"name": name}
+        if kind == "Pod":
+            raw = {"apiVersion": "v1", "metadata": {**metadata, "annotations": given}, "spec": pod}
+        else:
+            template = {"metadata": {"annotations": given}, "spec": pod}
+            raw = {"apiVersion": "batch/v1", "metadata": metadata, "spec": {"template": template}}
+        return json.dumps({"kind": kind, **raw})
+
+    pods = [
+        annotated("Pod", "good", run_estimate="5m"),
+        annotated("Pod", "a", run_estimate="5 minutes"),
+    ]
+    [note] = read_scenario(documents(joined(*pods, annotated("Job", "j", run_estimat="5m")))).notes
+    assert note.startswith(
+        "warning: run-time estimates are ignored: Pod/default/a: metadata.annotations["
+    )
+    assert "Job/default/j: spec.template.metadata.annotations[holdfast.io/run-estimat]: unknown" in note
+    assert "good" not in note

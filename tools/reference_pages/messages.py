@@ -115,6 +115,7 @@ REASONS: dict[str, dict[str, str]] = {
 
 EVENTS: dict[str, dict[str, str]] = {
     "On pods": {
+        "InvalidRunEstimate": "the annotation `holdfast.io/run-estimate` is malformed or misspelt, and ignored",
         "Scheduled": "bound; a reservation that got a node has it too",
         "FailedScheduling": "no node; the message has the reasons",
         "FailedScheduling-Reservation": "the part of the message about reservations, for pods with a reservation affinity",

@@ -114,6 +114,12 @@ def overrun_text(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     return f"has run longer than its run-time estimate of {duration_text(estimate)}"
 
 
+def ignored_estimate(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """`run-time estimate is ignored: …`, with the reason; empty if none is ignored."""
+    _, problem = snapshot.cluster.jobs.estimates.ignored.get(pod.uid, (pod.ref, ""))
+    return f"run-time estimate is ignored: {problem}" if problem else ""
+
+
 def deletion_deadline(raw: Raw | None) -> float | None:
     """The deletionTimestamp of a terminating pod: when its grace period ends."""
     try:

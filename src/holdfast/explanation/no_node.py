@@ -10,7 +10,7 @@ from holdfast.explanation.capacity import missing_node, missing_on, plans_on, ro
 from holdfast.explanation.claim_selectors import consider_selectors_of_nodes
 from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, consider_fewer_devices
 from holdfast.explanation.details import details_of
-from holdfast.explanation.expected_ends import overrun_text, rows_freed_first
+from holdfast.explanation.expected_ends import ignored_estimate, overrun_text, rows_freed_first
 from holdfast.explanation.holders import holder_text, holders_on, kind_of_holder, kind_text
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
@@ -368,7 +368,7 @@ def _note_unknown_end(
     ]
     waits = any("Wait" in each.change["actions"] for each in advisor.advice)
     if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
-        overdue = list(_overdue(snapshot, could))[:_HOLDERS]
+        overdue = list(_without_end(snapshot, could))[:_HOLDERS]
         there = [each for row in could for each in snapshot.cluster.ledger.pods.get(row, {}).values()]
         others = [each for each in there if not each.cls.is_daemon and not _is_sibling(pod, each)]
         if there and not others and not overdue:
@@ -386,9 +386,11 @@ def _is_sibling(pod: PodRecord, other: PodRecord) -> bool:
     return any(each.controller and each.uid in own for each in other.cls.pod.metadata.owner_references)
 
 
-def _overdue(snapshot: ClusterSnapshot, rows: list[int]) -> Iterator[str]:
-    """The pods on these rows that should have ended."""
+def _without_end(snapshot: ClusterSnapshot, rows: list[int]) -> Iterator[str]:
+    """The pods on these rows that should have ended, or whose run-time estimates are ignored."""
     for row in rows:
         for pod in snapshot.cluster.ledger.pods.get(row, {}).values():
             if pod.reservation is None and (text := overrun_text(snapshot, pod)):
                 yield f"{pod.namespace}/{pod.name} {text}"
+            elif text := ignored_estimate(snapshot, pod):
+                yield f"{pod.namespace}/{pod.name}: its {text}"

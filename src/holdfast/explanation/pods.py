@@ -5,7 +5,7 @@ from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.details import details_of, terminating_on
-from holdfast.explanation.expected_ends import deletion_deadline, overrun_text
+from holdfast.explanation.expected_ends import deletion_deadline, ignored_estimate, overrun_text
 from holdfast.explanation.gang_changes import (
     job_text,
     waiting_members,
@@ -90,6 +90,8 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         return
     if overrun := overrun_text(snapshot, pod):
         report.details.append(f"it {overrun}")
+    if ignored := ignored_estimate(snapshot, pod):
+        report.details.append(f"its {ignored}")
     with cluster.ledger.transaction():
         cluster.ledger.remove(pod)
         placing = place(snapshot.scheduler, pod)
@@ -103,6 +105,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     scheduler, subject = snapshot.scheduler, Subject.of(pod)
     advisor = Advisor(snapshot, subject)
     report.details += ignored_annotations(pod.cls)
+    if ignored := ignored_estimate(snapshot, pod):
+        report.details.append(f"its {ignored}")
     job = snapshot.cluster.jobs.of(pod)
     domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
     with scheduler.search.within(domain.rows if domain is not None else None):

@@ -22,6 +22,7 @@ from holdfast.local.component import key_of
 from holdfast.local.node_objects import copies
 from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
+from holdfast.scheduler.jobs.estimates import estimate_problem
 from holdfast.sim.clock import start_time, timing
 from holdfast.sim.document_fields import described
 from holdfast.sim.expect import Expectation, read_expectation
@@ -111,6 +112,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     notes.extend(owners_without_pods(actions, declared))
     notes.extend(_templates_without_class(actions))
     notes.extend(_pods_without_node(actions))
+    notes.extend(_ignored_estimates(actions))
     start = start_time(given)
     return Scenario(tuple(actions), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
@@ -202,6 +204,31 @@ def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]
         yield f"no pods can be created with PriorityClasses that do not exist: {', '.join(texts)}"
 
 
+def _ignored_estimates(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A warning about run-time estimates of pods and of pod templates that do not count."""
+    found = []
+    for _, raw in _objects(actions):
+        for path, metadata in _pod_metadata(raw):
+            annotations = metadata.get("annotations") or {}
+            if annotations and (problem := estimate_problem(annotations)):
+                found.append(f"{object_name(raw)}: {path}{problem}")
+    if found:
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        yield f"warning: run-time estimates are ignored: {'; '.join(found[:_SHOWN])}{more}"
+
+
+def _pod_metadata(raw: Raw) -> Iterator[tuple[str, Raw]]:
+    """The metadata of a pod, or of the pods of a workload, with where its owner has it."""
+    if raw["kind"] == "Pod":
+        yield "", raw["metadata"]
+    elif makes_pods(raw["apiVersion"].rpartition("/")[0], raw):
+        spec, path = raw["spec"], "spec.template."
+        if "template" not in spec:
+            spec, path = spec["jobTemplate"].get("spec") or {}, f"spec.jobTemplate.{path}"
+        yield path, (spec.get("template") or {}).get("metadata") or {}
+
+
+_SHOWN = 3
 _NODES_SHOWN = 3
 
 

@@ -4,15 +4,26 @@ With `learnRunTimes` of the backfill action, a pod whose job often exceeds its e
 run as long as the longest of the job's last runs (`finished_runs`).
 """
 
+from collections.abc import Mapping
+
 from holdfast.api.errors import DurationError
 from holdfast.api.jobs import VolcanoJob
 from holdfast.api.names import RUN_ESTIMATE, VOLCANO_JOB_NAME
 from holdfast.api.pod import Pod
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import parse_duration
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.class_key import is_daemon_pod
+from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs.finished_runs import FinishedRuns
+
+INVALID_ESTIMATE = "InvalidRunEstimate"
+"""The reason of the event of a pod whose estimate is ignored."""
+_DOMAIN = f"{RUN_ESTIMATE.partition('/')[0]}/"
+_NAMES = (RUN_ESTIMATE,)
+_SIMILAR = 0.85
+"""Names of one domain are alike by that alone."""
 
 
 def estimate_in(pod: Pod) -> float | None:
@@ -29,6 +40,22 @@ def estimate_in(pod: Pod) -> float | None:
     if text is not None and (seconds := duration_or_none(text)) is not None:
         found.append(seconds)
     return min(found, default=None)
+
+
+def estimate_problem(annotations: Mapping[str, str]) -> str:
+    """Why the run-time estimate of a pod is ignored: it is malformed, or its name is misspelt. Empty if
+    there is none, or it counts."""
+    text = annotations.get(RUN_ESTIMATE)
+    if text is not None:
+        try:
+            parse_duration(text)
+        except DurationError as error:
+            return f"metadata.annotations[{RUN_ESTIMATE}]: {error}"
+        return ""
+    for name in annotations:
+        if name.startswith(_DOMAIN) and (hint := did_you_mean(name, _NAMES, similar=_SIMILAR)):
+            return f"metadata.annotations[{name}]: unknown annotation{hint}"
+    return ""
 
 
 def duration_or_none(text: str | None) -> float | None:
@@ -49,9 +76,19 @@ class RunEstimates:
         self.any_given = False
         """Whether any pod or job ever had a run-time estimate."""
         self.history = FinishedRuns()
+        self.ignored: dict[str, tuple[ObjectRef, str]] = {}
+        """The pods whose estimates are ignored, and why, by uid."""
 
-    def read(self, pod: Pod) -> float | None:
-        """The pod's own run-time estimate."""
+    def read(self, pod: Pod, ref: ObjectRef) -> float | None:
+        """The pod's own run-time estimate. An estimate that is ignored is reported by an event."""
+        problem = estimate_problem(pod.metadata.annotations)
+        if problem:
+            self.ignored[ref.uid] = ref, problem
+            self._cluster.warn_once(
+                ref, INVALID_ESTIMATE, f"the run-time estimate is ignored: {problem}"
+            )
+        elif self.ignored:
+            self.forget(ref.uid)
         estimate = estimate_in(pod)
         if estimate is not None:
             self.any_given = True
@@ -67,6 +104,12 @@ class RunEstimates:
             estimate = self._of_job.get((meta.namespace, name))
         if self.history.ended(pod, estimate) and self._learns:
             self._cluster.epoch.run_estimates += 1
+
+    def forget(self, uid: str) -> None:
+        """Ends the warning about a pod's estimate."""
+        if uid in self.ignored:
+            ref, _ = self.ignored.pop(uid)
+            self._cluster.warn_once(ref, INVALID_ESTIMATE, "")
 
     def pod_gone(self, uid: str) -> None:
         """Forgets a pod that has ended, after its object was deleted."""

@@ -160,8 +160,9 @@ class PodHandlers:
             or pod.spec.active_deadline_seconds is not None
             or known.queue
             or known.estimate is not None
+            or known.uid in self._jobs.estimates.ignored
         ):
-            before, known.estimate = known.estimate, self._jobs.estimates.read(pod)
+            before, known.estimate = known.estimate, self._jobs.estimates.read(pod, known.ref)
             if known.estimate != before and known.row >= 0:
                 self._cluster.epoch.run_estimates += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
@@ -413,6 +414,8 @@ class PodHandlers:
             self._vacate(pod)
         self._nominate(pod, "")
         pod.gone = True
+        if self._jobs.estimates.ignored:
+            self._jobs.estimates.forget(pod.uid)
         self._managers.forget(pod.uid)
         self._claims.pods.forget(pod.uid)
         self._claims.changed_meanwhile.discard(pod.uid)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.api import names
 from holdfast.api.errors import TimeError
 from holdfast.api.times import parse_time
-from holdfast.scheduler.jobs.estimates import duration_or_none
+from holdfast.scheduler.jobs.estimates import duration_or_none, estimate_problem
 
 Raw = dict[str, Any]
 
@@ -346,9 +346,10 @@ class RunTimeEstimator:
 
     def remedy(self, pod: Raw, ran: float = 0.0) -> str:
         """What would make the end of the pod known."""
-        stated = (pod["metadata"].get("annotations") or {}).get(names.RUN_ESTIMATE)
-        if stated is not None and duration_or_none(stated) is None:
-            return f"its annotation {names.RUN_ESTIMATE} is not a duration: {stated!r}"
+        annotations = pod["metadata"].get("annotations") or {}
+        if problem := estimate_problem(annotations):
+            return f"a valid run-time estimate: {problem}"
+        stated = annotations.get(names.RUN_ESTIMATE)
         if stated is not None:
             return f"it has run longer than its {names.RUN_ESTIMATE} of {stated}"
         ways = f"the annotation {names.RUN_ESTIMATE} or {DEADLINE}"
