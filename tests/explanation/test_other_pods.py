@@ -19,7 +19,7 @@ from explanation.test_situations import (
     world_of,
 )
 from explanation.test_workloads import owner, workload
-from harness.objects import Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, pod_group, reservation
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 
@@ -138,3 +138,61 @@ def test_a_reservation_that_preempts_another_one_says_so() -> None:
         each["metadata"]["uid"] = each["metadata"]["name"]
     report = explain(snapshot_with([N1, low, vip], world_of([N1]).now), vip)
     assert "it can preempt reservation low on n1, and will if it is tried" in report.details
+
+
+# Gangs
+
+
+def gang(name: str, cpu: str, created: str, **more: Any) -> list[Raw]:
+    """A gang of two that were created at that second."""
+    metadata = {"creationTimestamp": f"2025-12-31T23:59:{created}Z"}
+    pods = [pod(f"{name}{at}", cpu, metadata=dict(metadata), group=name, **more) for at in range(2)]
+    return [pod_group(name, 2), *pods]
+
+
+RUNNING = full("fill", "8", "n1", metadata=annotated(**{ESTIMATE: "30m"}))
+FIRST_GANG = gang("first", "4", "01")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "taker"),
+    [
+        (FIRST_GANG, "PodGroup default/first"),
+        ([pod("single", "8", **HIGH)], "default/single"),
+    ],
+    ids=["gang", "pod"],
+)
+@pytest.mark.parametrize("kind", ["Pod", "PodGroup"])
+def test_a_gang_is_not_told_to_wait_for_what_others_take(
+    ahead: list[Raw], taker: str, kind: str
+) -> None:
+    later = gang("g", "4", "02")
+    subject = later[-1] if kind == "Pod" else later[0]
+    others = later[:-1] if kind == "Pod" else later[1:]
+    report = explained_pod(RUNNING, *ahead, *others, subject)
+    assert f"once capacity is free, {taker} is tried before it and takes n1" in report.details
+    assert report.advice == []
+    alone = explained_pod(RUNNING, *others, subject)
+    assert ["Wait"] in [each.change["actions"] for each in alone.advice]
+
+
+def test_a_single_pod_counts_the_gangs_ahead_of_it() -> None:
+    late = {"creationTimestamp": "2025-12-31T23:59:09Z"}
+    report = explained_pod(RUNNING, *FIRST_GANG, pod("p", "4", metadata=late))
+    taker = "PodGroup default/first is tried before it and takes n1"
+    assert f"once capacity is free, {taker}" in report.details
+    free = explained_pod(*FIRST_GANG, pod("p", "4", metadata=late))
+    assert free.summary == f"It would fit now: n1, but {taker}."
+
+
+@pytest.mark.parametrize("kind", ["Pod", "PodGroup"])
+def test_a_gang_that_fits_unless_others_come_first(kind: str) -> None:
+    later = gang("g", "3", "02")
+    if kind == "PodGroup":
+        later = [*later[1:], later[0]]
+    taker = "PodGroup default/first is tried before it and takes n1"
+    assert f", but {taker}." in explained_pod(*FIRST_GANG, *later).summary
+    earlier = gang("g", "3", "00")
+    if kind == "PodGroup":
+        earlier = [*earlier[1:], earlier[0]]
+    assert "it is queued" in explained_pod(*FIRST_GANG, *earlier).summary.lower()

@@ -194,11 +194,7 @@ class Advisor:
 
     def is_taken(self) -> bool:
         """Whether pods that are tried before it take the capacity with which it would start now."""
-        snapshot, goal = self.snapshot, self.goal
-        pod = goal.record(snapshot) if isinstance(goal, Subject) else None
-        if pod is None or snapshot.cluster.jobs.of(pod) is not None:
-            return False
-        text = takers_text(snapshot, pod)
+        text = takers_text(self.snapshot, self.goal)
         if text:
             self.takers[text] = None
         return bool(text)

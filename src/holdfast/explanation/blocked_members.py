@@ -12,7 +12,6 @@ from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
 from holdfast.explanation.gang_changes import (
-    job_text,
     label_keys,
     lower_min_member,
     set_scheduler,
@@ -27,8 +26,9 @@ from holdfast.explanation.no_node import (
     no_node_summary,
     note_holders,
     own_waiting,
+    takers_details,
 )
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import Repair, remove_gates
@@ -112,9 +112,11 @@ def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
 
 
 def note_nothing_helps(advisor: Advisor, report: Report) -> None:
-    """Says so if there is no advice, and only then."""
+    """Says so if there is no advice, and only then; or who takes the capacity that changes free."""
     report.details = [each for each in report.details if each != NOTHING_HELPS]
-    if not advisor.advice:
+    taken = takers_details(advisor)
+    report.details += [each for each in taken if each not in report.details]
+    if not advisor.advice and not advisor.takers:
         report.details.append(NOTHING_HELPS)
 
 

@@ -20,7 +20,7 @@ from holdfast.api.names import (
 from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.label_repairs import VALUE, is_discovered
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
@@ -31,12 +31,6 @@ from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
 from holdfast.snapshot.cluster_changes import create, patch
 from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot
-
-
-def job_text(job: Job) -> str:
-    """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
-    kind = "gang" if job.group is None and job.declared is not None else "PodGroup"
-    return f"{kind} {job.name.namespace}/{job.name.name}"
 
 
 def waiting_members(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:

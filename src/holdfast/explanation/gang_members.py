@@ -17,7 +17,6 @@ from holdfast.explanation.details import details_of
 from holdfast.explanation.gang_changes import (
     create_group,
     create_members,
-    job_text,
     lacking_pods,
     preemption_text,
     same_names,
@@ -31,6 +30,8 @@ from holdfast.explanation.min_resources import (
     min_resources_repairs,
 )
 from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.other_pods import takers_text
+from holdfast.explanation.phrases import job_text
 from holdfast.explanation.queue_limits import (
     consider_queue,
     job_over_capability,
@@ -68,6 +69,9 @@ def explain_member(
         node = snapshot.cluster.nodes.name(pod.row) if is_placed else ""
     if starts and node:
         rest = "" if job.is_ready else f", together with the rest of {job_text(job)}"
+        if takers := takers_text(snapshot, subject):
+            report.summary = f"It would fit now: {node}{rest}, but {takers}."
+            return True
         early = ", as it ends before others need the capacity" if placing.message else ""
         report.summary = (
             f"It fits now: {node}{rest}{early}. It is queued, or the scheduler is not running."

@@ -12,6 +12,7 @@ from holdfast.explanation.min_resources import (
     consider_min_resources,
     lacking_min_resources,
 )
+from holdfast.explanation.other_pods import takers_text
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.queue_limits import (
     needed_members,
@@ -88,6 +89,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     with attempt(snapshot, job) as tried:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:
+        if takers := takers_text(snapshot, GangGoal(job.name)):
+            return f"{_more_fit(count)} now, but {takers}."
         return f"{_more_fit(count)} now; it is queued."
     more = f"{_more_fit(count)} now"
     if victims := snapshot.scheduler.victims_for(job):

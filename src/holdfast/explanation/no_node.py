@@ -127,8 +127,7 @@ def explain_no_node(
             nodes = [name for name, each in placing.rejections.items() if each.plugin == CLAIMS_PLUGIN]
             consider_selectors_of_nodes(snapshot, subject, pod, nodes, advisor)
             consider_new_node(snapshot, pod, placing, advisor)
-    if not any("Wait" in each.change["actions"] for each in advisor.advice):
-        report.details += [f"once capacity is free, {each}" for each in advisor.takers]
+    report.details += takers_details(advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
@@ -138,6 +137,13 @@ def explain_no_node(
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not (advisor.advice or advisor.takers or is_known) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
+
+
+def takers_details(advisor: Advisor) -> list[str]:
+    """Who takes the capacity that changes free, unless waiting for more is advised."""
+    if any("Wait" in each.change["actions"] for each in advisor.advice):
+        return []
+    return [f"once capacity is free, {each}" for each in advisor.takers]
 
 
 def _explain_after(

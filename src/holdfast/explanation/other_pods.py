@@ -1,13 +1,21 @@
-"""Other pods that want the same capacity: those of the same workload, and pending ones that are tried
-first. They are placed by the scheduler, as it would place them, and taken back."""
+"""Other pods that want the same capacity: those of the same workload, and pending ones, or gangs,
+that are tried first. They are placed by the scheduler, as it would place them, and taken back."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from holdfast.explanation.phrases import job_text
 from holdfast.explanation.repairs import controller_of, workload_text
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import Subject, planned_of, profile_for, starts_on
+from holdfast.explanation.verdicts import (
+    Goal,
+    Subject,
+    attempt,
+    planned_of,
+    profile_for,
+    starts_on,
+)
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_cycle import Statement
@@ -135,21 +143,48 @@ def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
 # Pods that are tried first
 
 
+@contextmanager
+def started(snapshot: ClusterSnapshot, leaders: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
+    """Places the pods, and the gangs of those that lead one, one after the other, if they would start;
+    until the end of the block."""
+    jobs = snapshot.cluster.jobs
+    refused: set[int] = set()
+    found: list[PodRecord] = []
+    with ExitStack() as stack:
+        for pod in leaders:
+            job = jobs.of(pod)
+            if job is None:
+                if pod.cls.id in refused:
+                    continue
+                those = stack.enter_context(placed(snapshot, [pod]))
+                if not those and pod.pinned_node is None:
+                    refused.add(pod.cls.id)
+                found += those
+                continue
+            with attempt(snapshot, job) as tried:
+                starts = tried.is_ready
+            if starts:
+                found += stack.enter_context(attempt(snapshot, job)).placed
+        yield found
+
+
 def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
-    """The pending pods, and reservations, of this scheduler that are tried before the pod, the first
-    ones first. Gangs, and pods of the same workload, are left out."""
-    scheduler, queue = snapshot.scheduler, snapshot.scheduler.queue
-    owner = _owner(snapshot, pod)
+    """The pending pods and reservations of this scheduler, and the leaders of gangs, that are tried
+    before the pod or its gang, the first ones first. Pods of the same workload are left out."""
+    scheduler, queue, jobs = snapshot.scheduler, snapshot.scheduler.queue, snapshot.cluster.jobs
+    owner, job = _owner(snapshot, pod), jobs.of(pod)
+    own = {each.name for each in jobs.partners(job)} if job is not None else set()
+    first = job.leader or pod if job is not None else pod
     found = [
         each
         for each in queue.waiting()
         if each is not pod
-        and each.job is None
+        and (each.job is None or each.job not in own)
         and not each.gates
         and not each.deletion_pending
         and scheduler.profile_of(each.scheduler) is not None
         and planned_of(snapshot, each) is None
-        and queue.comes_before(each, pod)
+        and queue.comes_before(each, first)
         and not (owner and _owner(snapshot, each) == owner)
     ]
     return sorted(found, key=queue.sort_key)[:_MOST_TRIED]
@@ -162,20 +197,35 @@ def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     return str(controller_of(raw).get("uid") or "") if raw is not None else ""
 
 
-def takers_text(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    """`default/old is tried before it and takes n1`, if the pod would start now but for
+def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
+    """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
-    subject = Subject.of(pod)
-    before = set(starts_on(snapshot, subject))
-    with placed(snapshot, tried_before(snapshot, pod)) as others:
-        if not others or starts_on(snapshot, subject):
+    pod = _first_pod(snapshot, goal)
+    ahead = tried_before(snapshot, pod) if pod is not None else []
+    before = set(starts_on(snapshot, goal)) if ahead else set()
+    with started(snapshot, ahead) as others:
+        if not others or starts_on(snapshot, goal):
             return ""
         name = snapshot.cluster.nodes.name
         takers = [each for each in others if name(each.row) in before] or others
-        return _takers_text(takers, sorted({name(each.row) for each in takers}))
+        return _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
 
 
-def _takers_text(pods: list[PodRecord], nodes: list[str]) -> str:
-    names = [f"reservation {p.name}" if p.reservation else f"{p.namespace}/{p.name}" for p in pods]
+def _first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
+    """The pod; of a gang, the member that is queued for all."""
+    if isinstance(goal, Subject):
+        return goal.record(snapshot)
+    job = snapshot.cluster.jobs.known.get(goal.job)
+    return next(iter(job.waiting()), None) if job is not None else None
+
+
+def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:
+    names = list(dict.fromkeys(_taker(snapshot, pod) for pod in pods))
     verbs = ("is", "takes") if len(names) == 1 else ("are", "take")
     return f"{few(names, _SHOWN)} {verbs[0]} tried before it and {verbs[1]} {few(nodes, _SHOWN)}"
+
+
+def _taker(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    if (job := snapshot.cluster.jobs.of(pod)) is not None:
+        return job_text(job)
+    return f"reservation {pod.name}" if pod.reservation else f"{pod.namespace}/{pod.name}"

@@ -7,6 +7,7 @@ from holdfast.api.times import format_duration, span_text
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _FEW = 3
@@ -45,3 +46,9 @@ def duration_text(seconds: float) -> str:
 def in_time(time: float, now: float) -> str:
     """`in 12m`"""
     return f"in {span_text(time - now)}"
+
+
+def job_text(job: Job) -> str:
+    """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
+    kind = "gang" if job.group is None and job.declared is not None else "PodGroup"
+    return f"{kind} {job.name.namespace}/{job.name.name}"

@@ -7,7 +7,6 @@ from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.details import details_of, terminating_on
 from holdfast.explanation.expected_ends import deletion_deadline, ignored_estimate, overrun_text
 from holdfast.explanation.gang_changes import (
-    job_text,
     waiting_members,
 )
 from holdfast.explanation.gang_members import explain_beside_gates, explain_member
@@ -17,7 +16,7 @@ from holdfast.explanation.matching_reservations import matching_reservations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node, no_node_summary
 from holdfast.explanation.other_pods import takers_text
-from holdfast.explanation.phrases import in_time, pods_text
+from holdfast.explanation.phrases import in_time, job_text, pods_text
 from holdfast.explanation.queue_limits import (
     consider_queue,
     queue_details,
@@ -229,7 +228,7 @@ def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     node = report.ranked[0].node if report.ranked else pod.nominated
     best = f": {node}" if node else ""
     report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
-    if takers := takers_text(snapshot, pod):
+    if takers := takers_text(snapshot, Subject.of(pod)):
         report.summary = f"It would fit now{best}, but {takers}."
     if report.told.startswith("0/"):
         report.details.append(

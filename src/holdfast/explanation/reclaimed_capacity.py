@@ -5,15 +5,14 @@ in a round.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
-from holdfast.explanation.other_pods import placed
+from holdfast.explanation.other_pods import started
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.queue_limits import QUEUE
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import attempt
 from holdfast.scheduler.actions.reclaim import ReclaimPlan
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
@@ -131,20 +130,15 @@ def _others_placed(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[None]:
     queue, jobs = snapshot.scheduler.queue, snapshot.cluster.jobs
     own = jobs.of(pod)
     partners = jobs.partners(own) if own is not None else []
-    refused: set[int] = set()
-    with ExitStack() as stack:
-        waiting = [p for p in queue.waiting() if p is not pod and not p.deletion_pending and p.row < 0]
-        for each in sorted(waiting, key=queue.sort_key)[:_MOST_PLACED]:
-            job = jobs.of(each)
-            if job is None:
-                fits = each.cls.id not in refused and stack.enter_context(placed(snapshot, [each]))
-                if not fits and each.pinned_node is None:
-                    refused.add(each.cls.id)
-            elif job not in partners:
-                with attempt(snapshot, job) as tried:
-                    starts = tried.is_ready
-                if starts:
-                    stack.enter_context(attempt(snapshot, job))
+    waiting = [
+        each
+        for each in queue.waiting()
+        if each is not pod
+        and not each.deletion_pending
+        and each.row < 0
+        and jobs.of(each) not in partners
+    ]
+    with started(snapshot, sorted(waiting, key=queue.sort_key)[:_MOST_PLACED]):
         yield
 
 

@@ -140,7 +140,8 @@ def _consider_gang(advisor: Advisor, pod: PodRecord) -> None:
         with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
             then = available_reservations(snapshot, subject)
             with applied(snapshot, then), at_time(snapshot, ends[count - 1].time):
-                return then if starts_on(snapshot, advisor.goal) else None
+                starts = starts_on(snapshot, advisor.goal) and not advisor.is_taken()
+                return then if starts else None
 
     if not ends or helps(len(ends)) is None:
         return
