@@ -17,6 +17,7 @@
     raw_objects                objects of kinds that only plugins read
     resources                  a pod's requests
     selectors                  label, field and node selectors; tolerations
+    node_taints                taints that say a node cannot be used now
     documents                  YAML and JSON files, with limits
     crds                       CustomResourceDefinitions
     memo                       a bounded memo

@@ -24,6 +24,7 @@ snapshot.
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
     host_ports             host ports that others have
+    taints                 taints of nodes, and tolerations of them
     node_labels            labels and names of nodes that a pod requires
     pod_affinity           affinity and anti-affinity to other pods
     ignored_annotations    policies and hints of a pod that the scheduler ignores

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.api.affinity import Taint
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
@@ -30,10 +31,7 @@ from holdfast.explanation.host_ports import port_details
 from holdfast.explanation.node_labels import label_details, labels_of_nodes, unmet_labels
 from holdfast.explanation.node_repairs import (
     FEATURE_FIELDS,
-    is_lifecycle,
     limit_problem,
-    taint_text,
-    untolerated,
 )
 from holdfast.explanation.numa_alignment import numa_details
 from holdfast.explanation.own_reservations import own_entries
@@ -45,6 +43,7 @@ from holdfast.explanation.repairs import (
     VOLUME,
 )
 from holdfast.explanation.report import few
+from holdfast.explanation.taints import is_lifecycle, own_toleration, taint_text, untolerated
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
@@ -258,15 +257,19 @@ def _planned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
 
 def _taints(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     found: dict[str, list[str]] = {}
-    unready: dict[str, list[str]] = {}
+    taints: dict[str, Taint] = {}
     for name in nodes:
         for taint in untolerated(snapshot, pod, row_of(snapshot, name)):
-            into = unready if is_lifecycle(taint) else found
-            into.setdefault(taint_text(taint), []).append(name)
-    for text, names in sorted(unready.items()):
-        yield f"not usable now ({text}): {few(names, _NODES)}"
-    for text, names in sorted(found.items()):
-        yield f"taint {text} is not tolerated: {few(names, _NODES)}"
+            text = taint_text(taint)
+            taints[text] = taint
+            found.setdefault(text, []).append(name)
+    for text in sorted(found):
+        if is_lifecycle(taints[text]):
+            yield f"not usable now ({text}): {few(found[text], _NODES)}"
+    others = {text: taint for text, taint in taints.items() if not is_lifecycle(taint)}
+    near = {text: own_toleration(each, others.values(), pod) for text, each in others.items()}
+    for text in sorted(others, key=lambda each: (not near[each], each)):
+        yield f"taint {text} is not tolerated: {few(found[text], _NODES)}{near[text]}"
 
 
 def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:

@@ -4,7 +4,6 @@ node: a cordon, taints, labels, spread constraints, kubelet features, hints and 
 import json
 from collections.abc import Callable, Iterator
 
-from holdfast.api.affinity import Taint
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import (
@@ -15,7 +14,6 @@ from holdfast.api.names import (
     RESOURCE_SPEC,
     TAINT_UNSCHEDULABLE,
 )
-from holdfast.api.selectors import tolerated
 from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
 from holdfast.explanation.node_labels import labels_anywhere, unmet_labels
 from holdfast.explanation.numa_alignment import (
@@ -25,13 +23,12 @@ from holdfast.explanation.numa_alignment import (
     wider_policies,
 )
 from holdfast.explanation.repairs import (
-    CONFIGURE,
-    RESIZE,
     Repair,
     metadata_changes,
     repair,
     spec_changes,
 )
+from holdfast.explanation.taints import toleration_repairs
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
@@ -40,11 +37,6 @@ from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.managers.numa.node_topology import SINGLE, SPREAD
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
-
-_LIFECYCLE = "node.kubernetes.io/"
-"""Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
-_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-KEEPING_OUT = ("NoSchedule", "NoExecute")
 
 
 def node_repairs(
@@ -66,7 +58,7 @@ def settings_repairs(
     if (raw.get("spec") or {}).get("unschedulable"):
         found += _uncordon(snapshot, subject, pod, row)
     else:
-        found += _tolerate(snapshot, subject, pod, row)
+        found += toleration_repairs(snapshot, subject, pod, row)
     if any(unmet_labels(snapshot, pod, row)):
         found += label_repairs(snapshot, subject, pod, row)[:1]
     return found
@@ -83,39 +75,6 @@ def uncordoned(raw: Raw) -> Repair:
     left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
     body = {"spec": {"unschedulable": False, "taints": left}}
     return repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])
-
-
-def untolerated(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Taint]:
-    """The taints of a node that keep the pod off it."""
-    return [
-        taint
-        for taint in snapshot.cluster.nodes.info[row].taints
-        if taint.effect in KEEPING_OUT and not tolerated(taint, pod.cls.tolerations)
-    ]
-
-
-def _tolerate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
-    taints = untolerated(snapshot, pod, row)
-    if not taints or any(is_lifecycle(taint) for taint in taints):
-        return []
-    added = [
-        {"key": each.key, "operator": "Equal", "value": each.value or "", "effect": each.effect}
-        for each in taints
-    ]
-    texts = " and ".join(sorted(taint_text(each) for each in taints))
-    edit = lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}  # noqa: E731
-    cost = RESIZE if any(each.key in _CONTROL_PLANE for each in taints) else CONFIGURE
-    return [repair(f"tolerate {texts}", "Tolerate", spec_changes(snapshot, subject, edit), cost)]
-
-
-def is_lifecycle(taint: Taint) -> bool:
-    """Whether the taint says that its node is not ready, under pressure or being shut down."""
-    return taint.key.startswith(_LIFECYCLE) and taint.key != TAINT_UNSCHEDULABLE
-
-
-def taint_text(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
 
 
 FEATURE_FIELDS = {
@@ -282,7 +241,7 @@ def without_exclusive_cpus(snapshot: ClusterSnapshot, subject: Subject, pod: Pod
 
 _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[Repair]]] = {
     "NodeUnschedulable": _uncordon,
-    "TaintToleration": _tolerate,
+    "TaintToleration": toleration_repairs,
     "NodeAffinity": label_repairs,
     "PodTopologySpread": _spread,
     "LimitAware": _malformed_limits,

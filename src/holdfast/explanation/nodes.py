@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from holdfast.api.names import TAINT_UNSCHEDULABLE
+from holdfast.api.node_taints import is_lifecycle_taint
 from holdfast.api.plurals import plural
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import requested
@@ -10,13 +11,7 @@ from holdfast.explanation.expected_ends import expected_end, overrun_text
 from holdfast.explanation.hardware import devices_on
 from holdfast.explanation.holders import held_for, kind_of_holder
 from holdfast.explanation.no_node import plain
-from holdfast.explanation.node_repairs import (
-    KEEPING_OUT,
-    is_lifecycle,
-    limit_problem,
-    taint_text,
-    uncordoned,
-)
+from holdfast.explanation.node_repairs import limit_problem, uncordoned
 from holdfast.explanation.phrases import amounts_text
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import (
@@ -28,6 +23,7 @@ from holdfast.explanation.report import (
     ReservationOnNode,
     few,
 )
+from holdfast.explanation.taints import KEEPING_OUT, is_lifecycle, taint_text
 from holdfast.explanation.verdicts import planned_of, rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
@@ -98,7 +94,7 @@ def _is_cordoned(raw: Raw) -> bool:
 
 def _whether_open(raw: Raw) -> str:
     taints = [_taint_of(each) for each in _taints(raw)]
-    lifecycle = [each for each in taints if each.startswith("node.kubernetes.io/")]
+    lifecycle = [_taint_of(each) for each in _taints(raw) if is_lifecycle_taint(each["key"])]
     if _is_cordoned(raw):
         return "It takes no new pods: it is cordoned."
     if _ready(raw).get("status") == "Unknown":
@@ -376,12 +372,11 @@ def _advice(snapshot: ClusterSnapshot, raw: Raw, row: int, groups: list[_Group])
 
 
 def _lifecycle_taints(raw: Raw) -> list[Raw]:
-    """The taints that Kubernetes sets and removes by itself, but for that of a cordon."""
+    """The taints that are set and removed by components of the cluster."""
     return [
         each
         for each in (raw.get("spec") or {}).get("taints") or ()
-        if str(each.get("key")).startswith("node.kubernetes.io/")
-        and each.get("key") != TAINT_UNSCHEDULABLE
+        if is_lifecycle_taint(str(each.get("key")))
     ]
 
 

@@ -57,6 +57,7 @@ from holdfast.explanation.smaller_requests import (
     smaller_beside,
     smaller_steps,
 )
+from holdfast.explanation.taints import tolerable_first, toleration_repairs
 from holdfast.explanation.verdicts import (
     NodeVerdicts,
     at_time,
@@ -76,6 +77,9 @@ _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource"
 _REASONS = 8
 _NODES_PER_REASON = 2
 _NODES = 3
+_TAINTS = "TaintToleration"
+_TAINT_SETS = 5
+"""How many sets of taints are tried to be tolerated."""
 _EXPLAINED = 60
 """On how many nodes it is looked up why devices are not used."""
 _STEPS = 4
@@ -127,6 +131,8 @@ def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float6
         unmet = _unmet_labels(advisor, rows) if rejection.plugin == NODE_AFFINITY else {}
         seen = _devices_seen(advisor, rows) if rejection.plugin == CLAIMS_PLUGIN else {}
         rows.sort(key=lambda row: (seen.get(row, 0), float(short[row]), unmet.get(row, 0), names(row)))
+        if rejection.plugin == _TAINTS and (pod := advisor.subject.record(snapshot)) is not None:
+            rows[:] = tolerable_first(snapshot, pod, rows)
     return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
@@ -161,6 +167,9 @@ def _consider_single(
     snapshot = advisor.snapshot
     lacking: list[int] = []
     for rejection, rows in groups[:_REASONS]:
+        if rejection.plugin == _TAINTS:
+            _consider_tolerations(advisor, pod, rows)
+            continue
         repairs = [list(_settings(advisor, pod, row, rejection)) for row in rows[:_NODES_PER_REASON]]
         if any(advisor.propose(each) for options in repairs for each in options):
             continue
@@ -184,6 +193,16 @@ def _consider_single(
     for row in lacking[:_NODES]:
         consider_deletions(advisor, pod, row)
     return lacking[:_NODES]
+
+
+def _consider_tolerations(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
+    """Proposes a few tolerations: which one is right is for the user to say."""
+    helpful = 0
+    for row in rows[:_TAINT_SETS]:
+        options = toleration_repairs(advisor.snapshot, advisor.subject, pod, row)
+        helpful += any(map(advisor.propose, options))
+        if helpful == _NODES_PER_REASON:
+            return
 
 
 def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejection) -> Iterator[Repair]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, QuantityError
 from holdfast.api.name_rules import label_key, label_value
+from holdfast.api.node_taints import is_lifecycle_taint
 from holdfast.api.quantity import amount, parse
 from holdfast.api.similar_names import did_you_mean
 from holdfast.local.store.objects import Key, Raw, node_key
@@ -21,7 +22,6 @@ from holdfast.local.store.objects import Key, Raw, node_key
 _COUNTED = re.compile(r"\+?(\d{1,6})x(.+)", re.DOTALL)
 _EFFECTS = (names.NO_SCHEDULE, names.PREFER_NO_SCHEDULE, names.NO_EXECUTE)
 _LABEL, _TAINT = "label:", "taint:"
-_LIFECYCLE = "node.kubernetes.io/"
 _PODS = "110"
 MOST_NODES = 100_000
 
@@ -134,10 +134,14 @@ def _stripped(raw: Raw) -> Raw:
 
 
 def _pristine(node: Raw) -> Raw:
-    """The node as a new one of its kind would be: ready, schedulable, and without what the node
-    lifecycle controller has added."""
+    """The node as a new one of its kind would be: ready, schedulable, and without taints of the node
+    lifecycle."""
     raw, spec, status = _stripped(node), node.get("spec") or {}, node.get("status") or {}
-    taints = [each for each in spec.get("taints") or () if not each["key"].startswith(_LIFECYCLE)]
+    taints = [
+        each
+        for each in spec.get("taints") or ()
+        if each["key"] != names.TAINT_UNSCHEDULABLE and not is_lifecycle_taint(each["key"])
+    ]
     sizes = {key: status[key] for key in ("capacity", "allocatable") if status.get(key)}
     return {**raw, "spec": {"taints": taints} if taints else {}, "status": sizes}
 
