@@ -43,6 +43,16 @@ def test_the_exit_status_says_whether_the_start_is_known(dump: str, name: str, s
     assert call("when", f"pod/{name}", "--snapshot", dump).status == status
 
 
+def test_a_pod_that_names_a_node_which_does_not_exist(tmp_path: Path) -> None:
+    named = pod("p")
+    named["spec"]["nodeName"] = "n9"
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node(), named]}))
+    done = call("when", "pod", "p", "--snapshot", str(file))
+    assert done.status == 4
+    assert "it names the node n9, which does not exist" in done.out
+
+
 @pytest.fixture(scope="module")
 def rollout(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Deployment of three pods, for the first of which a pod ends."""

@@ -88,10 +88,17 @@ def test_the_template_of_a_workload_is_changed(kind: str, note: str, asked: str)
     known = below or ([above] if kind in ("ReplicaSet", "StatefulSet") else [])
     objects = [TAINTED, *known, owned("p", *by)]
     (advice,) = advised(objects, raw=above if asked == "workload" else None)
+    kept = ""
+    if kind in ("ReplicaSet", "StatefulSet"):
+        kept = ", then delete the pending pod (kubectl delete pod p): "
+        kept += f"the {kind} does not replace it by itself"
     assert advice.text == (
-        f"tolerate dedicated=db:NoSchedule, in the template of {kind} web{note}; then it fits n1"
+        f"tolerate dedicated=db:NoSchedule, in the template of {kind} web{note}{kept}; then it fits n1"
     )
-    (change,) = advice.change["objects"]
+    change, *deleted = advice.change["objects"]
+    assert [(each["operation"], each["name"]) for each in deleted] == (
+        [("delete", "p")] if kept else []
+    )
     assert (change["operation"], change["kind"], change["name"]) == ("patch", kind, "web")
     (toleration,) = change["patch"]["spec"]["template"]["spec"]["tolerations"]
     assert toleration["key"] == "dedicated"
@@ -101,7 +108,7 @@ def test_the_template_of_a_workload_is_changed(kind: str, note: str, asked: str)
 def test_containers_are_taken_from_the_template() -> None:
     objects = [N1, full("a", "6", "n1"), workload("StatefulSet", "web", cpu="4")]
     (advice,) = advised([*objects, owned("p", "StatefulSet", "web", "4")])
-    (change,) = advice.change["objects"]
+    change = advice.change["objects"][0]
     (container,) = change["patch"]["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"]["cpu"] == "2"
     assert "volumeMounts" not in container

@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import N1, changed, full, snapshot_of, world_of
+from explanation.test_situations import (
+    N1,
+    changed,
+    full,
+    in_default,
+    snapshot_of,
+    snapshot_with,
+    world_of,
+)
 from harness.objects import Raw, pod
+from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 
@@ -294,3 +303,105 @@ def test_a_job_that_kueue_suspended_is_left_to_kueue() -> None:
     report = explain(snapshot_of(world_of([N1])), suspended("2", **{"kueue.x-k8s.io/queue-name": "q"}))
     assert report.advice == []
     assert any("Kueue resumes it once the queue q admits it" in each for each in report.details)
+
+
+# Pods that a change of the template does not replace
+
+
+def kept_by(kind: str, **spec: Any) -> tuple[list[Raw], Report]:
+    """A workload with one pod on n1, and one that does not fit beside it."""
+    above = workload(kind, "db", 2, cpu="5")
+    above["spec"] |= spec
+    del above["spec"]["template"]["spec"]["priorityClassName"]
+    metadata = {"ownerReferences": owner(kind, "db")}
+    objects = [N1, above, full("db-0", "5", "n1", metadata=metadata), pod("p", "5", metadata=metadata)]
+    if kind == "DaemonSet":
+        objects.remove(above)
+    world = world_of(objects)
+    return list(world.objects.values()), explain(snapshot_of(world), above)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("StatefulSet", {}),
+        ("StatefulSet", {"podManagementPolicy": "Parallel", "updateStrategy": {"type": "OnDelete"}}),
+        ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}),
+    ],
+)
+def test_a_pod_that_must_be_deleted_before_its_template_matters(kind: str, spec: Raw) -> None:
+    objects, report = kept_by(kind, **spec)
+    (advice,) = report.advice
+    assert advice.text == (
+        f"request at most 3 cpu instead of 5, in the template of {kind} db, then delete the pending "
+        f"pod (kubectl delete pod p): the {kind} does not replace it by itself; then it fits n1"
+    )
+    operations = [(each["operation"], each["kind"]) for each in advice.change["objects"]]
+    assert operations == [("patch", kind), ("delete", "Pod")]
+    assert world_of(changed(objects, advice.change)).node_of("p") == "n1"
+
+
+def test_a_parallel_stateful_set_replaces_its_pending_pod() -> None:
+    _, report = kept_by("StatefulSet", podManagementPolicy="Parallel")
+    assert "kubectl delete" not in report.advice[0].text
+
+
+# Pods that are created again
+
+
+def test_several_pods_of_a_deployment_end_only_if_it_is_smaller() -> None:
+    """Each of them frees a part, in which its replacement fits."""
+    above = workload("ReplicaSet", "web-1", 12)
+    metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
+    ours = [full(f"web-1-{at}", "2", "n1", metadata=metadata) for at in range(4)]
+    world = world_of([N1, above, *ours, pod("p", "8")])
+    (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
+    names = ", ".join(f"default/web-1-{at}" for at in range(4))
+    assert advice.text.startswith(
+        f"end 4 pods {names} (priority 0) on n1, and scale Deployment web down, which would create "
+        "them again in the capacity that each frees (kubectl scale deployment web --replicas=8, after "
+    )
+    last = advice.change["objects"][-1]
+    assert (last["kind"], last["patch"]) == ("Deployment", {"spec": {"replicas": 8}})
+
+
+def test_one_pod_that_ends_frees_all_at_once() -> None:
+    metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
+    world = world_of([N1, full("web-1-0", "8", "n1", metadata=metadata), pod("p", "8")])
+    (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
+    assert advice.text == "end pod default/web-1-0 (priority 0) on n1; then it fits n1"
+
+
+# Pods that should be gone
+
+
+@pytest.mark.parametrize(
+    ("metadata", "detail", "text"),
+    [
+        (
+            {},
+            "default/a is being deleted and should have ended 2h ago: check the kubelet of n1",
+            "delete pod default/a by force (kubectl delete pod a --grace-period=0 --force) on n1",
+        ),
+        (
+            {"finalizers": ["example.com/x"]},
+            "default/a is being deleted and should have ended 2h ago: its finalizer is not removed: "
+            "example.com/x",
+            "remove the finalizer example.com/x of pod default/a on n1",
+        ),
+    ],
+    ids=["kubelet", "finalizer"],
+)
+@pytest.mark.parametrize("nominated", [False, True])
+def test_a_pod_that_is_terminating_past_its_grace_period(
+    metadata: Raw, detail: str, text: str, nominated: bool
+) -> None:
+    now = world_of([N1]).now
+    deleted = {"deletionTimestamp": format_time(now - 7200), "deletionGracePeriodSeconds": 30}
+    stuck = in_default(full("a", "8", "n1", metadata={**metadata, **deleted, "name": "a"}))
+    raw = in_default(pod("p", "8"))
+    if nominated:
+        raw["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    report = explain(snapshot_with([N1, stuck, raw], now), raw)
+    assert detail in [each.replace("default/a on n1", "default/a") for each in report.details]
+    assert [each.text for each in report.advice] == [f"{text}; then it fits n1"]

@@ -52,6 +52,9 @@ snapshot.
     smaller_requests       smaller requests and limits
     deletions              deleting reservations
     evictions              ending pods
+    smaller_workloads      workloads that would create ended pods again
+    overdue_pods           pods that are being deleted for longer than their grace period
+    kept_pods              pods that their workload does not replace when its template changes
     device_taints          taints of devices
     advice                 keeps the changes that help
     report                 the explanation as data

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
+from holdfast.explanation.kept_pods import with_deletions
 from holdfast.explanation.other_pods import (
     Fitting,
     replicas_that_start,
@@ -134,7 +135,13 @@ class Advisor:
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
         if fitting is not None:
             nodes, result = fitting.nodes, _result(fitting)
-        advice = Advice(f"{text}{result}", change.data(), nodes)
+        pending = [
+            raw
+            for each in self._siblings
+            if not (raw := each.raw(self.snapshot))["spec"].get("nodeName")
+        ]
+        made, deleted = with_deletions(self.snapshot, change, pending)
+        advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)

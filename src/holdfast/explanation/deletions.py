@@ -14,7 +14,6 @@ from holdfast.explanation.holders import device_slots, kind_of_holder
 from holdfast.explanation.host_ports import conflicting_ports
 from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.repairs import DELETE_RESERVATION, Repair, repair
-from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -109,7 +108,7 @@ def _without_reservations(
     objects += [delete(RESOURCE_CLAIM, key.name, key.namespace) for key in held]
     noun = plural(len(names), "reservation")
     node = snapshot.cluster.nodes.name(row)
-    text = f"delete the {noun} {few(names, _TRIED)} on {node}"
+    text = f"delete the {noun} {', '.join(names)} on {node}"
     return repair(text, "DeleteReservation", objects, DELETE_RESERVATION)
 
 
@@ -140,12 +139,12 @@ def _without_plans(snapshot: ClusterSnapshot, plans: list[PlannedReservation], r
     if alone:
         noun = plural(len(alone), "reservation")
         node = snapshot.cluster.nodes.name(row)
-        texts.append(f"delete the planned {noun} {few(alone, _TRIED)} on {node}")
+        texts.append(f"delete the planned {noun} {', '.join(alone)} on {node}")
     if schedules:
         command = f"kubectl patch rsvs {' '.join(sorted(schedules))} --type merge -p"
         body = '{"spec":{"suspend":true}}'
         noun = plural(len(schedules), "ReservationSchedule")
-        names = few(sorted(schedules), _TRIED)
+        names = ", ".join(sorted(schedules))
         texts.append(f"suspend the {noun} {names} ({command} '{body}')")
     action = "DeleteReservation" if alone else "SuspendSchedule"
     return repair(" and ".join(texts), action, objects, DELETE_RESERVATION)

@@ -7,15 +7,18 @@ protects, are left alone.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from holdfast.api.plurals import plural
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_on, requested
 from holdfast.explanation.details import users_of_claims
 from holdfast.explanation.expected_ends import ended_pod
+from holdfast.explanation.overdue_pods import is_overdue, removal_text
 from holdfast.explanation.own_reservations import waiting_for
 from holdfast.explanation.phrases import named_pods, pods_text
 from holdfast.explanation.repairs import EVICT, Repair, repair
 from holdfast.explanation.report import few
+from holdfast.explanation.smaller_workloads import SmallerWorkloads, smaller_workloads
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on
 from holdfast.explanation.waits import available_reservations
 from holdfast.scheduler.cluster.records import PodRecord
@@ -96,10 +99,25 @@ def freed_by_eviction(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Am
 def end_of(
     snapshot: ClusterSnapshot, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
 ) -> Repair:
-    ended = (change for each in victims for change in ended_pod(snapshot, each))
-    highest = max(each.cls.priority for each in victims)
-    text = f"end {named_pods(victims)} (priority {highest}){where}"
-    return repair(text, "EndPods", [*ended, *then], EVICT)
+    """The pods are gone. Those that are being deleted already need no one to end them, unless they are
+    overdue; and several that their workload creates again need a smaller workload."""
+    ended = [change for each in victims for change in ended_pod(snapshot, each)]
+    overdue = [each for each in victims if is_overdue(snapshot, each)]
+    ending = [each for each in victims if each.cls.terminating and each not in overdue]
+    others = [each for each in victims if not each.cls.terminating]
+    texts = []
+    if others:
+        highest = max(each.cls.priority for each in others)
+        smaller = smaller_workloads(snapshot, others) if len(others) > 1 else SmallerWorkloads()
+        texts.append(f"end {named_pods(others)} (priority {highest}){where}{smaller.text}")
+        ended += smaller.changes
+    if overdue:
+        texts.append(f"{removal_text(snapshot, overdue)}{where}")
+    if ending:
+        texts.append(
+            f"wait until {named_pods(ending)} {plural(len(ending), 'has', 'have')} terminated{where}"
+        )
+    return repair(" and ".join(texts), "EndPods", [*ended, *then], EVICT)
 
 
 def budget_facts(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[str]:

@@ -23,6 +23,7 @@ from holdfast.explanation.missing_claims import consider_attributes, consider_mi
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
 from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.new_nodes import consider_new_node
+from holdfast.explanation.overdue_pods import consider_overdue_pods
 from holdfast.explanation.own_reservations import waiting_for
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
@@ -109,6 +110,7 @@ def explain_no_node(
         consider_estimate(snapshot, subject, pod, placing, advisor)
         report.details += consider_own_start(snapshot, pod, advisor)
         report.details += consider_rollout(snapshot, pod, advisor)
+        report.details += consider_overdue_pods(snapshot, pod, placing, advisor)
         report.details += unusable_reservations(report.reservations)
     consider_reservations(snapshot, subject, advisor)
     report.details += _consider_pending_reservations(snapshot, pod, advisor)

@@ -33,8 +33,9 @@ from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 _MOST_REPLICAS = 500
 _MOST_TRIED = 200
 _SHOWN = 3
-_REPLACED = ("Deployment", "StatefulSet", "Job")
-"""Workloads of which also the pods on nodes are replaced when the template changes."""
+_REPLACED = ("Deployment", "Job")
+"""Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
+replaces them one by one, after its pending pod has started beside them."""
 _OF_EACH = ("volumes",)
 """Fields of a spec that may differ between the pods of one workload."""
 
@@ -108,10 +109,10 @@ def replicas_that_start(
         if record is None:
             continue
         if record.row < 0:
-            more += [patch(POD, each.raw(snapshot), _for_each(edit.body)) for edit in edits]
+            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
         elif edits and any(f"of {kind} " in place for kind in _REPLACED):
             more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
-            more += [patch(POD, each.raw(snapshot), _for_each(edit.body)) for edit in edits]
+            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
     with applied(snapshot, more):
         found = [each.record(snapshot) for each in (subject, *others)]
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
@@ -126,7 +127,7 @@ def _edits(change: ObjectChange, subject: Subject) -> bool:
     return names and change.info is POD and change.operation == PATCH
 
 
-def _for_each(body: Raw) -> Raw:
+def for_each(body: Raw) -> Raw:
     """The patch of one pod, for another one of the workload."""
     spec = {key: value for key, value in (body.get("spec") or {}).items() if key not in _OF_EACH}
     return {**body, "spec": spec} if "spec" in body else body

@@ -30,9 +30,10 @@ def pods_text(pods: Iterable[PodRecord]) -> str:
 
 
 def named_pods(pods: list[PodRecord]) -> str:
-    """`pod default/a`, or `2 pods default/a, default/b`"""
+    """`pod default/a`, or `2 pods default/a, default/b`: all of them, since somebody may have to end
+    them."""
     noun = "pod" if len(pods) == 1 else number_of(len(pods), "pod")
-    return f"{noun} {pods_text(pods)}"
+    return f"{noun} {', '.join(f'{pod.namespace}/{pod.name}' for pod in pods)}"
 
 
 def duration_text(seconds: float) -> str:

@@ -16,6 +16,7 @@ from holdfast.explanation.matching_reservations import matching_reservations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node, no_node_summary
 from holdfast.explanation.other_pods import takers_text
+from holdfast.explanation.overdue_pods import is_overdue, overdue_text, removal
 from holdfast.explanation.phrases import in_time, job_text, pods_text
 from holdfast.explanation.queue_limits import (
     consider_queue,
@@ -216,6 +217,11 @@ def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: R
     for victim in victims:
         raw = snapshot.find(POD, victim.name, victim.namespace)
         deadline = deletion_deadline(raw)
+        if is_overdue(snapshot, victim):
+            late = overdue_text(snapshot, victim)
+            report.details.append(f"{victim.namespace}/{victim.name} on {node} {late}")
+            advisor.propose(removal(snapshot, [victim], f" on {node}"))
+            continue
         when = f", grace period ends {in_time(deadline, snapshot.now)}" if deadline is not None else ""
         report.details.append(f"terminating on {node}: {victim.namespace}/{victim.name}{when}")
 

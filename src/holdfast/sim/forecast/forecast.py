@@ -229,6 +229,10 @@ class Forecaster:
             range_ = TimeRange(at, at, at) if at else None
             node = _node_of(target.raw)
             return StartAnswer(target.name, StartStatus.STARTED, start=range_, node=node)
+        if target.missing_node:
+            why = f"it names the node {target.missing_node}, which does not exist"
+            until = "it is deleted, and created without nodeName"
+            return StartAnswer(target.name, StartStatus.NEVER, message=why, until=until)
         if target.without_pods:
             why, until = target.without_pods, "it has pods"
             return StartAnswer(target.name, StartStatus.NEVER, message=why, until=until)
@@ -376,7 +380,7 @@ def _ends_so(estimate: RunTimeEstimate, event: str) -> bool:
 
 
 def _is_open(target: ForecastTarget) -> bool:
-    settled = target.over or target.gates or target.without_pods
+    settled = target.over or target.gates or target.without_pods or target.missing_node
     return target.started is None and not settled
 
 

@@ -74,6 +74,8 @@ class ForecastTarget:
     """The Deployment or other workload that was asked about, of its pods."""
     without_pods: str = ""
     """Why a workload has no pods."""
+    missing_node: str = ""
+    """The node that the pod names, of one that has not started, if that does not exist."""
 
     @property
     def name(self) -> str:
@@ -128,6 +130,9 @@ def find_targets(
         return [each for raw in found for each in _of_workload(raw, pods, is_named=name is not None)]
     members = _members(objects) if kind in ("podgroup", "job") else {}
     targets = [_target(raw, members) for raw in found]
+    if kind == "pod":
+        nodes = {raw["metadata"].get("name") for raw in objects if raw.get("kind") == "Node"}
+        targets = [_with_node(each, nodes) for each in targets]
     if name is None:
         return [each for each in targets if each.started is None and not each.over]
     if not targets and kind == "podgroup":
@@ -247,6 +252,16 @@ def _pod(raw: Raw) -> ForecastTarget:
     if spec.get("nodeName"):
         return ForecastTarget(raw, started=_bound_at(raw))
     return ForecastTarget(raw, gates=_gates(raw), scheduler=str(spec.get("schedulerName") or ""))
+
+
+def _with_node(target: ForecastTarget, nodes: set[str]) -> ForecastTarget:
+    """Of a pod that names a node which does not exist, and does not run: that it has not started.
+    Without nodes among the objects nothing is known of them."""
+    node = str((target.raw.get("spec") or {}).get("nodeName") or "")
+    phase = (target.raw.get("status") or {}).get("phase")
+    if target.started is None or not nodes or node in nodes or phase not in (None, "", "Pending"):
+        return target
+    return replace(target, started=None, missing_node=node)
 
 
 def _reservation(raw: Raw) -> ForecastTarget:
