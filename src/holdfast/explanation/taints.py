@@ -64,11 +64,12 @@ def tolerable_first(snapshot: ClusterSnapshot, pod: PodRecord, rows: list[int]) 
         text: _likeness(taint, known.values(), pod.cls.tolerations) for text, taint in known.items()
     }
 
-    def rank(row: int) -> tuple[bool, bool, int, int]:
+    def rank(row: int) -> tuple[bool, bool, int]:
         there = taints[row]
         unusable = any(map(is_lifecycle, there))
         of_control_plane = any(each.key in _CONTROL_PLANE for each in there)
-        return unusable, of_control_plane, sum(likeness[taint_text(each)] for each in there), len(there)
+        nearest_one = min((likeness[taint_text(each)] for each in there), default=_UNLIKE)
+        return unusable, of_control_plane, nearest_one
 
     ranks = {row: rank(row) for row in rows}
     ordered = sorted(rows, key=ranks.__getitem__)
