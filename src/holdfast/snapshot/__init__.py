@@ -6,6 +6,7 @@ fed them and is only queried.
     stripping         removes from objects what scheduling does not read
     anonymizing       renames objects so that scheduling decides as before
     snapshot_file     writes snapshot files
+    admission         completes objects written by hand as the API server would
     timestamps        the times of past events that objects state
     cluster_objects   ClusterObjects: the raw objects of a cluster at one time; SnapshotLister, which
                       answers queries from them as an API server would

@@ -18,6 +18,7 @@ from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
 from holdfast.api.selectors import parse_field_selector, parse_label_selector
 from holdfast.kube.errors import ApiError
 from holdfast.kube.object_client import ObjectLister, Raw
+from holdfast.snapshot.admission import admission
 from holdfast.snapshot.manifests import InvalidInput, load_files
 from holdfast.snapshot.snapshot_header import SnapshotHeader, is_header, read_header
 from holdfast.snapshot.timestamps import newest_creation, newest_time
@@ -113,7 +114,9 @@ class SnapshotLister(ObjectLister):
         self.namespace = namespace or DEFAULT_NAMESPACE
         self._now = now
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = {}
-        for raw in objects:
+        known = list(objects)
+        admitted = admission(known)
+        for raw in map(admitted, known):
             info = KINDS.get((raw["apiVersion"], raw["kind"]))
             identified = _identified(raw, info is not None and info.namespaced)
             metadata = identified["metadata"]
