@@ -6,10 +6,11 @@ from contextlib import suppress
 
 from holdfast.api.errors import QuantityError, SelectorError
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import STORAGE
+from holdfast.api.names import HOSTNAME_LABEL, STORAGE
 from holdfast.api.quantity import whole
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.explanation.claim_templates import revised_claim
+from holdfast.explanation.node_labels import labels_of_nodes
 from holdfast.explanation.repairs import (
     CLAIM,
     RESIZE,
@@ -132,6 +133,21 @@ def volume_terms(volume: Raw) -> list[str]:
         for term in required.get("nodeSelectorTerms") or ()
         for each in term.get("matchExpressions") or ()
     ]
+
+
+def nodes_gone(snapshot: ClusterSnapshot, volume: Raw) -> list[str]:
+    """The nodes on which alone a volume can be used, if none of them exists any more."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
+    places = [
+        [each for each in term if each.get("key") == HOSTNAME_LABEL and each.get("operator") == "In"]
+        for term in terms
+    ]
+    if not places or not all(places):
+        return []
+    names = sorted({name for term in places for each in term for name in each.get("values") or ()})
+    there = labels_of_nodes(snapshot).get(HOSTNAME_LABEL) or ()
+    return names if not any(name in there for name in names) else []
 
 
 def _request(

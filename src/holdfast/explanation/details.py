@@ -8,7 +8,6 @@ from holdfast.api.plurals import number_of, plural
 from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
 from holdfast.api.resources import is_pod_level, is_sidecar
-from holdfast.api.selectors import compile_selector
 from holdfast.api.similar_names import did_you_mean, similar_names
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
@@ -23,12 +22,13 @@ from holdfast.explanation.capacity import (
 from holdfast.explanation.claim_details import claim_details
 from holdfast.explanation.claim_volumes import (
     largest_new_volume,
+    nodes_gone,
     unsuitable_volumes,
     volume_terms,
 )
 from holdfast.explanation.hardware import attach_details, device_details
 from holdfast.explanation.host_ports import port_details
-from holdfast.explanation.node_labels import label_details, labels_of_nodes, unmet_labels
+from holdfast.explanation.node_labels import label_details, labels_of_nodes, similar_keys, unmet_labels
 from holdfast.explanation.node_repairs import (
     FEATURE_FIELDS,
     limit_problem,
@@ -49,6 +49,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
+from holdfast.scheduler.plugins.pod_topology_spread import compiled_constraint
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
@@ -301,17 +302,19 @@ def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
         lacking = [name for name in nodes if key not in infos[name].labels]
         if lacking:
             labels = labels_of_nodes(snapshot)
-            hint = "" if key in labels else did_you_mean(key, labels)
+            hint = "" if key in labels else did_you_mean(key, similar_keys(key, labels))
             on = few(lacking, _NODES)
             yield f"spread over {key}: the label {key} is missing on {on}{hint}"
         if len(lacking) == len(nodes):
             continue
-        selector = compile_selector(each.label_selector)
+        selector = compiled_constraint(each, pod.cls).selector
         counts: Counter[str] = Counter()
         for row, info in cluster.nodes.info.items():
             if cluster.nodes.alive[row] and key in info.labels:
                 counts[info.labels[key]] += sum(
-                    other.namespace == pod.namespace and selector.matches(other.cls.labels)
+                    other.namespace == pod.namespace
+                    and not other.cls.terminating
+                    and selector.matches(other.cls.labels)
                     for other in cluster.ledger.pods.get(row, {}).values()
                 )
         texts = few([f"{value}: {count}" for value, count in counts.most_common()], 6)
@@ -375,7 +378,9 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
         zones += volume_terms(volume)
         if zones:
             to = volume["metadata"]["name"]
-            yield f"claim {name} is bound to {to}, which needs {' and '.join(zones)}"
+            gone = nodes_gone(snapshot, volume)
+            lost = f"; {few(gone, _NODES)} {plural(len(gone), 'does', 'do')} not exist" if gone else ""
+            yield f"claim {name} is bound to {to}, which needs {' and '.join(zones)}{lost}"
 
 
 def _volume_use(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:

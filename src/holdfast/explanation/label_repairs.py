@@ -13,6 +13,8 @@ from holdfast.explanation.node_labels import (
     expression_text,
     labels_of_nodes,
     numbers_in,
+    quoted_if_empty,
+    similar_keys,
     similar_values,
     unmet_terms,
 )
@@ -152,7 +154,8 @@ def _corrected_selector(
         near = _near(labels, key, [value])
         if near is not None:
             near_key, (near_value,) = near
-            texts.append(f"{near_key}: {near_value} instead of {key}: {value}")
+            right, wrong = quoted_if_empty(near_value), quoted_if_empty(value)
+            texts.append(f"{near_key}: {right} instead of {key}: {wrong}")
             patch |= {key: None, near_key: near_value}
     if patch:
         text = f"set nodeSelector {' and '.join(texts)}"
@@ -163,7 +166,7 @@ def _corrected_selector(
 def _near(labels: Labels, key: str, values: Sequence[str]) -> tuple[str, list[str]] | None:
     """The nearest label that nodes have, with values that it has; None if nothing is misspelt, or
     nothing is similar."""
-    keys = [key] if key in labels else nearest(key, labels)
+    keys = [key] if key in labels else nearest(key, similar_keys(key, labels))
     for near in keys:
         there = labels[near]
         if not values or any(each in there for each in values):
@@ -182,7 +185,8 @@ def _near_expression(labels: Labels, wanted: NodeSelectorRequirement) -> NodeSel
         return NodeSelectorRequirement(key=near[0], operator=wanted.operator, values=near[1])
     if wanted.operator not in _BOUNDS or not numbers_in(wanted.values):
         return None
-    for key in [wanted.key] if wanted.key in labels else nearest(wanted.key, labels):
+    keys = [wanted.key] if wanted.key in labels else similar_keys(wanted.key, labels)
+    for key in keys if wanted.key in labels else nearest(wanted.key, keys):
         numbers, bound = numbers_in(labels[key]), int(wanted.values[0])
         if not numbers:
             continue

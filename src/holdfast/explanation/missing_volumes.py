@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterator
 from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.claim_volumes import unsuitable, unsuitable_volumes, volume_repairs
+from holdfast.explanation.claim_volumes import (
+    nodes_gone,
+    unsuitable,
+    unsuitable_volumes,
+    volume_repairs,
+)
 from holdfast.explanation.details import claims_of
 from holdfast.explanation.misspellings import missing_class
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import (
     CLAIM,
     RESIZE,
+    STORAGE_CLASS,
     VOLUME,
     Repair,
     bound_claim,
@@ -34,6 +40,7 @@ _LOST = re.compile(r'bound to non-existent persistentvolume "([^"]+)"')
 _DELETED = re.compile(r'persistentvolumeclaim "([^"]+)" is being deleted')
 _NOT_CREATED = re.compile(r'ephemeral volume controller to create the persistentvolumeclaim "([^"]+)"')
 _VOLUMES = 3
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _BOUND = (BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION)
 """Annotations that a bound claim has."""
 
@@ -109,6 +116,7 @@ def _naming(name: str, near: str) -> Callable[[Raw], Raw]:
 def _not_bound(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
     """Claims whose volumes are bound, or made, without regard to a pod."""
     objects: list[ObjectChange] = []
+    texts: list[str] = []
     for name, spec in _unbound(snapshot, pod):
         kind = spec.get("storageClassName") or ""
         known = missing_class(snapshot, kind)
@@ -117,8 +125,26 @@ def _not_bound(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> I
         if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
             yield f"of the volumes of its class, {few(unsuitable, _VOLUMES)}"
         objects += bound_claim(snapshot, name, pod.namespace)
+        texts.append(_ways_to_a_volume(snapshot, name, spec))
     if objects:
-        advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
+        advisor.propose(repair(" and ".join(dict.fromkeys(texts)), "BindClaims", objects))
+
+
+def _ways_to_a_volume(snapshot: ClusterSnapshot, claim: str, spec: Raw) -> str:
+    """How a claim gets a volume: made by its storage class, if that can, or by hand."""
+    kind = spec.get("storageClassName")
+    if kind and missing_class(snapshot, kind) is not None:
+        return f"create StorageClass {kind}, or a volume of this class for claim {claim}"
+    if kind == "":
+        return f"create a volume without a storage class for claim {claim}"
+    if not kind:
+        return f"name a storage class in claim {claim} or set a default one, or create a volume for it"
+    provisioner = (snapshot.find(STORAGE_CLASS, kind) or {}).get("provisioner") or ""
+    if provisioner in ("", _NO_PROVISIONER):
+        return f"create a volume of storage class {kind} for claim {claim}"
+    return (
+        f"wait until {provisioner} has made a volume for claim {claim} (kubectl describe pvc {claim})"
+    )
 
 
 # Volumes
@@ -134,6 +160,15 @@ def _no_volume(snapshot: ClusterSnapshot, pod: PodRecord, name: str, advisor: Ad
         yield f"claim {claim} is bound to the PersistentVolume {name}, which does not exist{lost}"
         text = f"what {name} stored is lost"
         advisor.propose(_unnamed(snapshot, raw, text))
+
+
+def consider_unreachable_volumes(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> None:
+    """Claims whose volume is on a node that is gone."""
+    for claim in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, claim, pod.namespace)
+        volume = str(((raw or {}).get("spec") or {}).get("volumeName") or "")
+        if raw is not None and nodes_gone(snapshot, snapshot.find(VOLUME, volume) or {}):
+            advisor.propose(_unnamed(snapshot, raw, f"what {volume} stored is lost"))
 
 
 def _unnamed(snapshot: ClusterSnapshot, raw: Raw, remark: str = "") -> Repair:

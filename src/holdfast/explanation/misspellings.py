@@ -4,14 +4,14 @@ the object would then be scheduled."""
 import copy
 from collections.abc import Iterator
 
-from holdfast.api.names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from holdfast.api.names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, HOSTNAME_LABEL
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import largest
 from holdfast.explanation.claim_templates import revised_claim
 from holdfast.explanation.details import claims_of, resources_like
-from holdfast.explanation.label_repairs import corrected_labels
-from holdfast.explanation.node_labels import labels_of_nodes
+from holdfast.explanation.label_repairs import corrected_labels, is_discovered
+from holdfast.explanation.node_labels import labels_of_nodes, similar_keys
 from holdfast.explanation.pod_affinity import corrected_terms
 from holdfast.explanation.repairs import (
     CLAIM,
@@ -103,7 +103,10 @@ def _spread_keys(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) ->
 
     for key in keys:
         if key not in labels:
-            yield [respread(key, near) for near in nearest(key, labels)]
+            found = nearest(key, similar_keys(key, labels))
+            if not found and is_discovered(key) and len(labels.get(HOSTNAME_LABEL, ())) > 1:
+                found = [HOSTNAME_LABEL]  # where nodes have no zones, each is a zone of its own
+            yield [respread(key, near) for near in found]
 
 
 # Resources

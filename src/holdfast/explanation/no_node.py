@@ -20,7 +20,11 @@ from holdfast.explanation.matching_reservations import (
     unusable_reservations,
 )
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
-from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
+from holdfast.explanation.missing_volumes import (
+    consider_missing_volumes,
+    consider_unbound_claims,
+    consider_unreachable_volumes,
+)
 from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.new_nodes import consider_new_node
 from holdfast.explanation.overdue_pods import consider_overdue_pods
@@ -117,6 +121,7 @@ def explain_no_node(
     _ignored(snapshot, subject, pod, advisor, report)
     if rejected is None:
         consider_unbound_claims(snapshot, pod, placing, advisor)
+        consider_unreachable_volumes(snapshot, pod, advisor)
         consider_attributes(snapshot, subject, pod, placing, advisor)
         consider_unused_claims(snapshot, pod, placing, advisor)
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)

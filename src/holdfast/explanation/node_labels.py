@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.names import NODE_NAME_FIELD
 from holdfast.api.selectors import node_requirement
-from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.api.similar_names import did_you_mean, nearest, similar_names
 from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -18,6 +18,8 @@ _VALUES = 3
 _BOUNDS = ("Gt", "Lt")
 _DAEMON_SET = "DaemonSet"
 
+_RENAMED = {"node-role.kubernetes.io/master": "node-role.kubernetes.io/control-plane"}
+"""Labels that older versions of Kubernetes gave to nodes, and what they are called now."""
 _PLATFORM_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
 _ARCHITECTURES = ("386", "amd64", "arm", "arm64", "loong64", "mips64le", "ppc64le", "riscv64", "s390x")
 _PLATFORMS = (*_ARCHITECTURES, "linux", "windows", "darwin", "freebsd")
@@ -59,11 +61,19 @@ def unmet_terms(
     return selector, sorted(terms, key=len)
 
 
-def labels_anywhere(snapshot: ClusterSnapshot, keys: list[str]) -> set[str]:
-    """Those of the labels that some node has."""
-    table = snapshot.cluster.nodes
-    infos = [info for row, info in table.info.items() if table.alive[row]] if keys else []
-    return {key for key in keys if any(key in info.labels for info in infos)}
+def similar_keys(key: str, labels: Iterable[str]) -> list[str]:
+    """The labels that a key may be a misspelling of. Where both have a domain, the rest must be alike:
+    most domains of labels are, and topology.kubernetes.io/zone is not kubernetes.io/os."""
+    domain, _, own = key.rpartition("/")
+    return [
+        known
+        for known in labels
+        for other, _, rest in [known.rpartition("/")]
+        if not (domain and other)
+        or rest == own
+        or known == _RENAMED.get(key)
+        or similar_names(own, [rest])
+    ]
 
 
 # Facts
@@ -83,7 +93,7 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
     for row in (row for _, row in table.names() if table.alive[row]):
         labels, expressions = unmet_labels(snapshot, pod, row)
         for key, value in labels.items():
-            text = f"nodeSelector {key}={value}"
+            text = f"nodeSelector {key}={quoted_if_empty(value)}"
             unmet[text] += 1
             required[text] = NodeSelectorRequirement(key=key, operator="In", values=[value])
         for each in expressions:
@@ -125,8 +135,13 @@ def _or_text(terms: Sequence[NodeSelectorTerm]) -> str:
 
 def expression_text(each: NodeSelectorRequirement) -> str:
     """`disk In (nvme, ssd)`"""
-    values = f" ({', '.join(each.values)})" if each.values else ""
+    values = f" ({', '.join(map(quoted_if_empty, each.values))})" if each.values else ""
     return f"{each.key} {each.operator}{values}"
+
+
+def quoted_if_empty(value: str) -> str:
+    """The value of a label; `""` if it is empty."""
+    return value or '""'
 
 
 def _of_nodes(count: int, snapshot: ClusterSnapshot) -> str:
@@ -141,7 +156,7 @@ def _values(snapshot: ClusterSnapshot, labels: Labels, wanted: NodeSelectorRequi
     key = wanted.key
     found = labels.get(key)
     if not found:
-        return f" (no node has the label {key}{did_you_mean(key, labels)})"
+        return f" (no node has the label {key}{did_you_mean(key, similar_keys(key, labels))})"
     if wanted.operator in _BOUNDS and (numbers := numbers_in(found)):
         return (
             f" (values of {key}: {numbers[0]} to {numbers[-1]})"
@@ -166,12 +181,19 @@ def _hint(key: str, value: str, known: Iterable[str]) -> str:
     return "" if _is_platform(key, value) else did_you_mean(value, known)
 
 
+def is_platform(key: str) -> bool:
+    """Whether a label says for which images a node is made."""
+    return key.removeprefix("beta.") in _PLATFORM_LABELS
+
+
 def _is_platform(key: str, value: str) -> bool:
-    return key.removeprefix("beta.") in _PLATFORM_LABELS and value in _PLATFORMS
+    return is_platform(key) and value in _PLATFORMS
 
 
 def _counted(values: Counter[str]) -> str:
-    return few([f"{value} on {count}" for value, count in values.most_common()], _VALUES)
+    return few(
+        [f"{quoted_if_empty(value)} on {count}" for value, count in values.most_common()], _VALUES
+    )
 
 
 def numbers_in(values: Sequence[str] | Counter[str]) -> list[int]:

@@ -14,8 +14,9 @@ from holdfast.api.names import (
     RESOURCE_SPEC,
     TAINT_UNSCHEDULABLE,
 )
+from holdfast.api.similar_names import nearest
 from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
-from holdfast.explanation.node_labels import labels_anywhere, unmet_labels
+from holdfast.explanation.node_labels import labels_of_nodes, similar_keys, unmet_labels
 from holdfast.explanation.numa_alignment import (
     has_no_numa_nodes,
     own_policy,
@@ -129,10 +130,11 @@ def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: in
         for each in constraints
         if each.when_unsatisfiable == "DoNotSchedule" and each.topology_key not in labels
     ]
-    known = labels_anywhere(snapshot, lacking)
-    if any(is_discovered(key) and key not in known for key in lacking):
-        return []
-    if lacking and raw is not None:
+    known = labels_of_nodes(snapshot) if lacking else {}
+    unknown = [key for key in lacking if is_discovered(key) and key not in known]
+    if any(nearest(key, similar_keys(key, known)) for key in unknown):
+        return []  # it is misspelt
+    if lacking and raw is not None and not unknown:
         text = " ".join(f"{key}={VALUE}" for key in lacking)
         body = {"metadata": {"labels": dict.fromkeys(lacking, VALUE)}}
         text = f"label {name} (kubectl label node {name} {text})"

@@ -11,7 +11,7 @@ from holdfast.api.names import HOSTNAME_LABEL
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
-from holdfast.explanation.node_labels import labels_of_nodes
+from holdfast.explanation.node_labels import labels_of_nodes, similar_keys
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import Edit, Repair, repair, spec_changes
 from holdfast.explanation.report import few
@@ -124,7 +124,11 @@ def _elsewhere(snapshot: ClusterSnapshot, term: Term) -> list[str]:
 def _missing_key(snapshot: ClusterSnapshot, key: str) -> str:
     """Says so if no node has the topology key."""
     labels = labels_of_nodes(snapshot)
-    return "" if key in labels else f", but no node has the label {key}{did_you_mean(key, labels)}"
+    return (
+        ""
+        if key in labels
+        else f", but no node has the label {key}{did_you_mean(key, similar_keys(key, labels))}"
+    )
 
 
 def _keeps_away(snapshot: ClusterSnapshot, other: PodRecord, pod: PodRecord) -> bool:
@@ -194,7 +198,7 @@ def corrected_terms(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
                 edit = _relabelled(key, value, *near)
                 yield repair(text, "CorrectAffinity", spec_changes(snapshot, subject, edit))
         key = own.term.topology_key
-        for near_key in nearest(key, labels) if key not in labels else ():
+        for near_key in nearest(key, similar_keys(key, labels)) if key not in labels else ():
             text = f"use the topologyKey {near_key} instead of {key} in its pod affinity"
             edit = _by_other_key(key, near_key)
             yield repair(text, "CorrectAffinity", spec_changes(snapshot, subject, edit))

@@ -118,6 +118,9 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         where = f"{job.topology_key}={domain.domain}"
         report.details.append(f"only nodes with {where} are considered: {job_text(job)} is there")
     nominated = str((raw.get("status") or {}).get("nominatedNodeName") or "")
+    if nominated and scheduler.cluster.nodes.row(nominated) is None:
+        report.details.append(f"{nominated} was nominated for it, but no longer exists")
+        nominated = ""
     if pod.deletion_pending:
         report.summary = "It is being deleted and will not be scheduled."
         return
@@ -206,9 +209,6 @@ def _gated(
 
 def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
     """A node is nominated: which pods it waits for."""
-    if snapshot.cluster.nodes.row(node) is None:
-        report.summary = f"{node} was nominated for it, but no longer exists."
-        return
     victims = terminating_on(snapshot, node)
     consider_wait_on(advisor, node)
     report.summary = f"{node} is nominated for it; it waits until pods there have terminated."

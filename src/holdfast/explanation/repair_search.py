@@ -47,6 +47,7 @@ from holdfast.explanation.node_repairs import node_repairs, wider_numa_policies
 from holdfast.explanation.nominated_pods import nominated_evictions, priority_repairs
 from holdfast.explanation.planned_reservations import estimate_steps
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE
+from holdfast.explanation.removals import consider_other_places
 from holdfast.explanation.repairs import Repair
 from holdfast.explanation.reservation_repairs import reservation_repairs
 from holdfast.explanation.smaller_requests import (
@@ -109,6 +110,8 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
     short = shortages(snapshot, pod)
     groups = _by_reason(advisor, placing, short)
     nearest = _consider_single(advisor, pod, groups, short)
+    if not advisor.advice:
+        consider_other_places(snapshot, advisor.subject, pod, advisor)
     if not advisor.advice:
         _consider_combinations(advisor, groups, with_evictions=False)
     if not advisor.advice:

@@ -224,7 +224,7 @@ class PodTopologySpread(ClusterPlugin):
         own = cls.pod.spec.topology_spread_constraints
         if own:
             try:
-                return [_compiled(c, cls) for c in own if c.when_unsatisfiable == action]
+                return [compiled_constraint(c, cls) for c in own if c.when_unsatisfiable == action]
             except SelectorError as error:
                 raise SelectorError(f"{_UNREADABLE[action]}: {error}") from error
         wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
@@ -404,7 +404,8 @@ class Evenness:
         return np.where(raw == _IGNORED, 0, scores) if some_ignored else scores
 
 
-def _compiled(constraint: TopologySpreadConstraint, cls: PodClass) -> Constraint:
+def compiled_constraint(constraint: TopologySpreadConstraint, cls: PodClass) -> Constraint:
+    """A constraint of the pods of a class, with the labels that matchLabelKeys takes from them."""
     selector = compile_selector(constraint.label_selector)
     same = tuple(
         Requirement(key, "In", (cls.labels[key],))
