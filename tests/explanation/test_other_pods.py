@@ -85,13 +85,30 @@ def test_the_advice_for_one_pod_counts_the_others_of_its_workload() -> None:
     assert [each.text.partition("; then ")[2] for each in report.advice] == ["all 3 pods fit: n1"]
 
 
-def test_replicas_on_nodes_make_room_for_smaller_ones() -> None:
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [
+        ({}, ", and set maxUnavailable of its rolling update to 2, so that 1 old pod may end first"),
+        ({"rollingUpdate": {"maxUnavailable": 2}}, ""),
+        ({"type": "Recreate"}, ""),
+    ],
+    ids=["a quarter", "two", "recreate"],
+)
+def test_replicas_on_nodes_make_room_for_smaller_ones(strategy: Raw, more: str) -> None:
+    """By default none of three pods ends before a new one is ready, which does not fit beside them."""
     placed = full("web-1-9", "5", "n1", **OF_WEB)
-    report = explained([node("n1", cpu="10"), placed, *replicas("5", 1)], 2)
-    assert [each.text for each in report.advice] == [
-        "request at most 3300m cpu instead of 5, in the template of Deployment web; "
+    objects = [node("n1", cpu="10"), placed, *replicas("5", 1)]
+    deployment = workload("Deployment", "web", 3, cpu="5")
+    deployment["spec"]["strategy"] = strategy
+    (advice,) = explain(snapshot_of(world_of(objects)), deployment).advice
+    assert advice.text == (
+        f"request at most 3300m cpu instead of 5, in the template of Deployment web{more}; "
         "then all 3 pods fit: n1"
-    ]
+    )
+    patches = [each["patch"]["spec"] for each in advice.change["objects"]]
+    assert [each["strategy"] for each in patches if "strategy" in each] == (
+        [{"rollingUpdate": {"maxUnavailable": 2}}] if more else []
+    )
 
 
 # Pods that are tried first

@@ -15,7 +15,7 @@ from explanation.test_situations import (
     snapshot_with,
     world_of,
 )
-from harness.objects import Raw, pod
+from harness.objects import Raw, node, pod
 from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
@@ -405,3 +405,84 @@ def test_a_pod_that_is_terminating_past_its_grace_period(
     report = explain(snapshot_with([N1, stuck, raw], now), raw)
     assert detail in [each.replace("default/a on n1", "default/a") for each in report.details]
     assert [each.text for each in report.advice] == [f"{text}; then it fits n1"]
+
+
+# Workloads without pods, and pods that have ended
+
+
+NOWHERE = {"desiredNumberScheduled": 0}
+
+
+def of_kind(kind: str, spec: Raw, status: Raw) -> Raw:
+    metadata = {"name": "web", "namespace": "default", "uid": "web"}
+    template = {"metadata": {}, "spec": {**pod("x", "1")["spec"], **spec.pop("pod", {})}}
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    spec = {"template": template, **spec}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("raw", "summary", "details"),
+    [
+        (
+            of_kind(
+                "DaemonSet", {"pod": {"nodeSelector": {"gpu": "yes"}}}, {"desiredNumberScheduled": 0}
+            ),
+            "no node should run one (status.desiredNumberScheduled is 0).",
+            [
+                "node affinity or selector not met: n1",
+                "nodeSelector gpu=yes is not met by the only node",
+            ],
+        ),
+        (
+            of_kind("Deployment", {"paused": True, "replicas": 2}, {}),
+            "its rollout is paused (spec.paused), so its controller creates none until it is resumed. "
+            "spec.replicas is 2.",
+            [],
+        ),
+        (
+            of_kind("Job", {}, {"conditions": [{"type": "Complete", "status": "True"}]}),
+            "it is Complete.",
+            [],
+        ),
+        (
+            of_kind(
+                "Job",
+                {},
+                {
+                    "conditions": [
+                        {
+                            "type": "Failed",
+                            "status": "True",
+                            "reason": "BackoffLimitExceeded",
+                            "message": "too many",
+                        }
+                    ]
+                },
+            ),
+            "it is Failed (BackoffLimitExceeded: too many).",
+            [],
+        ),
+    ],
+    ids=["no matching node", "paused", "complete", "failed"],
+)
+def test_why_a_workload_has_no_pods(raw: Raw, summary: str, details: list[str]) -> None:
+    report = explain(snapshot_of(world_of([N1])), raw)
+    assert report.summary == f"It has no pods: {summary}"
+    assert len(report.details) == len(details)
+    for said, text in zip(report.details, details, strict=True):
+        assert said.startswith(text)
+
+
+def test_a_daemon_set_has_no_pod_on_a_tainted_node() -> None:
+    taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+    raw = of_kind("DaemonSet", {}, NOWHERE)
+    report = explain(snapshot_of(world_of([node("n1", cpu="8", taints=[taint])])), raw)
+    assert "untolerated taint: n1" in report.details
+
+
+def test_why_a_pod_has_failed() -> None:
+    raw = in_default(pod("p", nodeName="n1"))
+    raw["status"] = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node had too little cpu"}
+    report = explain(snapshot_of(world_of([N1])), raw)
+    assert report.summary == "It has ended (Failed, OutOfcpu), on n1: Node had too little cpu."

@@ -54,6 +54,7 @@ snapshot.
     evictions              ending pods
     smaller_workloads      workloads that would create ended pods again
     overdue_pods           pods that are being deleted for longer than their grace period
+    rolling_updates        rolling updates of Deployments
     kept_pods              pods that their workload does not replace when its template changes
     device_taints          taints of devices
     advice                 keeps the changes that help

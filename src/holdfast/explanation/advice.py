@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
-from holdfast.explanation.kept_pods import with_deletions
+from holdfast.explanation.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.other_pods import (
     Fitting,
     replicas_that_start,
@@ -141,7 +141,10 @@ class Advisor:
             if not (raw := each.raw(self.snapshot))["spec"].get("nodeName")
         ]
         made, deleted = with_deletions(self.snapshot, change, pending)
-        advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
+        ended_first = ""
+        if fitting is not None:
+            made, ended_first = with_rollout(self.snapshot, self.subject, made)
+        advice = Advice(f"{text}{deleted}{ended_first}{result}", made.data(), nodes)
         ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)

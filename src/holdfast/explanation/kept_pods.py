@@ -1,4 +1,5 @@
-"""Pods that stay as they are when the template of their workload changes, until somebody deletes them.
+"""Pods that stay as they are when the template of their workload changes, until somebody deletes them;
+and those that a rolling update keeps until new ones are ready, which do not fit beside them.
 
 A StatefulSet with OrderedReady waits until a pending pod is ready, so it never replaces it; with the
 update strategy OnDelete a controller replaces no pod, and a ReplicaSet of its own never does.
@@ -7,15 +8,59 @@ update strategy OnDelete a controller replaces no pod, and a ReplicaSet of its o
 from collections.abc import Iterable
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.plurals import plural
+from holdfast.api.plurals import number_of, plural
+from holdfast.explanation.expected_ends import ended_pod
 from holdfast.explanation.other_pods import for_each
 from holdfast.explanation.repairs import controller_of, workload_of
+from holdfast.explanation.rolling_updates import DEPLOYMENT, rolling_update_of
+from holdfast.explanation.verdicts import Subject, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.patch.json_patch import merge_patch
-from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, create, delete
+from holdfast.snapshot.cluster_changes import (
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    delete,
+    patch,
+)
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _OWNERS = {kind: KINDS["apps/v1", kind] for kind in ("StatefulSet", "DaemonSet", "ReplicaSet")}
+_TRIED = 8
+"""How many old pods are tried to end before new ones are ready."""
+
+
+def with_rollout(
+    snapshot: ClusterSnapshot, subject: Subject, change: ClusterChange
+) -> tuple[ClusterChange, str]:
+    """The change of a Deployment's template, with a higher `maxUnavailable` if its new pods start only
+    once more old ones have ended than its rolling update ends by itself; and what that adds to its
+    text."""
+    pod = subject.record(snapshot) if subject.info is POD else None
+    edits = [each for each in change.objects if each.info is DEPLOYMENT and "template" in _spec(each)]
+    update = rolling_update_of(snapshot, pod, again=True) if pod is not None and edits else None
+    if update is None:
+        return change, ""
+    ended: list[ObjectChange] = []
+    for count in range(min(len(update.old), _TRIED) + 1):
+        with applied(snapshot, [*change.objects, *ended]):
+            starts = bool(starts_on(snapshot, subject))
+        if starts:
+            break
+        if count < len(update.old):
+            ended += ended_pod(snapshot, update.old[count])
+    else:
+        return change, ""
+    needed = update.needed(count)
+    if not count or needed <= update.unavailable:
+        return change, ""
+    body = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": needed}}}}
+    more = ClusterChange((), (patch(DEPLOYMENT, update.deployment, body),))
+    old = number_of(count, "old pod")
+    text = f", and set maxUnavailable of its rolling update to {needed}, so that {old} may end first"
+    return change + more, text
 
 
 def with_deletions(
@@ -60,6 +105,11 @@ def keeps_pods(snapshot: ClusterSnapshot, pod: Raw) -> bool:
     if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
         return True
     return info.kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel"
+
+
+def _spec(change: ObjectChange) -> Raw:
+    found: Raw = change.body.get("spec") or {}
+    return found
 
 
 def _follows(change: ObjectChange) -> bool:

@@ -58,9 +58,13 @@ def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
 
 
 def _not_known(raw: Raw) -> str:
-    phase, node = (raw.get("status") or {}).get("phase"), (raw.get("spec") or {}).get("nodeName")
+    status, node = raw.get("status") or {}, (raw.get("spec") or {}).get("nodeName")
+    phase = status.get("phase")
     if phase in ("Succeeded", "Failed"):
-        return f"It has ended ({phase}), on {node}." if node else f"It has ended ({phase})."
+        where = f", on {node}" if node else ""
+        state = ", ".join(filter(None, (phase, status.get("reason"))))
+        why = f": {status['message']}" if status.get("message") else ""
+        return f"It has ended ({state}){where}{why}".rstrip(".") + "."
     return "It is invalid for the scheduler; see its condition."
 
 

@@ -1,15 +1,17 @@
 """Explains a workload by its pods: how many are placed, and why the others are pending."""
 
 import json
+from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import NOTHING_HELPS, plain
 from holdfast.explanation.pod_affinity import too_few_domains
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.repairs import repair
-from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.explanation.report import PodsOfWorkload, Report, few
 from holdfast.explanation.uncreated_pods import (
     consider_priority_class,
     creation_failures,
@@ -17,12 +19,15 @@ from holdfast.explanation.uncreated_pods import (
     pod_of_template,
     priority_class_text,
 )
-from holdfast.explanation.verdicts import Subject, rejection_on
+from holdfast.explanation.verdicts import Subject, place, rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
+_NODE_PLUGINS = ("NodeAffinity", "NodeName", "TaintToleration")
+"""What the controller of DaemonSets asks before it creates a pod for a node."""
+_NODES = 3
 _KUEUE = "kueue.x-k8s.io/queue-name"
 
 
@@ -50,6 +55,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.summary = f"{len(placed)} of {number_of(len(pods), 'pod has', 'pods have')} a node."
     if not pods:
         report.summary = f"It has no pods: {_without_pods(raw)}."
+        if raw["kind"] == "DaemonSet" and snapshot.cluster.nodes.count:
+            report.details += _without_nodes(snapshot, raw)
     if (raw.get("spec") or {}).get("suspend"):
         report.phase = "Suspended"
         _suspended(snapshot, raw, report)
@@ -121,7 +128,31 @@ def _without_pods(raw: Raw) -> str:
         return "spec.suspend is true, so its controller creates none until it is resumed"
     if spec.get("replicas") == 0:
         return "spec.replicas is 0"
+    if spec.get("paused"):
+        return "its rollout is paused (spec.paused), so its controller creates none until it is resumed"
+    for each in (raw.get("status") or {}).get("conditions") or () if raw["kind"] == "Job" else ():
+        if each.get("status") == "True" and each.get("type") in ("Complete", "Failed"):
+            why = ": ".join(filter(None, (each.get("reason"), each.get("message"))))
+            return f"it is {each['type']}{f' ({why})' if why else ''}"
+    if raw["kind"] == "DaemonSet" and (raw.get("status") or {}).get("desiredNumberScheduled") == 0:
+        return "no node should run one (status.desiredNumberScheduled is 0)"
     return "its controller has created none, or all have ended"
+
+
+def _without_nodes(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[str]:
+    """Why the nodes are not eligible for a pod of the DaemonSet. Its controller asks only for labels,
+    taints and the name, so a node that is full has a pod, which is pending."""
+    pod = pod_of_template(raw)
+    with applied(snapshot, [create(POD, pod)]):
+        record = Subject(POD, pod["metadata"]["name"], pod["metadata"]["namespace"]).record(snapshot)
+        placing = place(snapshot.scheduler, record) if record is not None else None
+        if record is None or placing is None or placing.column.rejected is not None:
+            return
+        by_nodes = [each for each in placing.reasons if each.plugin in _NODE_PLUGINS]
+        for each in by_nodes:
+            yield f"{plain(each.reason)}: {few(each.nodes, _NODES)}"
+        if by_nodes:
+            yield from details_of(snapshot, record, placing)
 
 
 def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
