@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from harness.objects import reservation
 from harness.served_cluster import ServedCluster, call
 from holdfast.api.names import QUEUE_NAME_ANNOTATION
+from holdfast.api.times import parse_time
 from sim.what_if.clusters import node, pod, priority, workload
 from sim.what_if.clusters import template as pod_template
 from sim.what_if.test_answer import schema
@@ -345,6 +348,17 @@ def test_pods_do_not_wait_for_the_end_of_their_siblings(
     done = call("check", "-f", manifest, "--snapshot", objects)
     assert done.status == 1
     assert ("when enough capacity becomes free is unknown" in done.out) is says
+
+
+def test_objects_that_state_no_time_are_of_now(tmp_path: Path) -> None:
+    held = reservation("r", "4", app="other")
+    held["status"] = {"phase": "Available", "nodeName": "n1"}
+    cluster = _write(tmp_path / "c.yaml", node("n1", "4"), held)
+    manifest = _write(tmp_path / "m.yaml", workload("web", 1))
+    before = time.time()
+    done = call("check", "-f", manifest, "--snapshot", cluster)
+    [stated] = re.findall(r"wait 24h, until (\S+):", done.out)
+    assert before - 1 <= parse_time(stated) - 24 * 3600 <= time.time()
 
 
 def test_what_fits_by_preemption_says_so(snapshot: str, tmp_path: Path) -> None:

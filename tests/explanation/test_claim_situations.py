@@ -390,3 +390,21 @@ def test_devices_for_other_members_are_not_in_use() -> None:
     )
     assert said in report.details
     assert "no pod uses it" not in "".join(report.details)
+
+
+@pytest.mark.parametrize(
+    ("asked", "published", "says", "advises"),
+    [
+        (request(), 1, "It fits now: n1", []),
+        (request(count=3), 2, "3 devices are requested, and 2 are published", [["Resize"]]),
+        (request(of="gpus"), 1, "no DeviceClass gpus", [["ReplaceClaim"], ["CreateDeviceClass"]]),
+    ],
+    ids=["fits", "too many devices", "misspelt class"],
+)
+def test_manifests_get_the_claims_of_their_templates(
+    asked: Raw, published: int, says: str, advises: list[list[str]]
+) -> None:
+    objects = [N1, GPU, resource_slice("n1", published), claim_template("one", asked)]
+    report = as_they_are("Pod", "p", *objects, claiming_pod("p", templates={"one": None}))
+    assert any(says in each for each in [report.summary, *report.details])
+    assert [each.change["actions"] for each in report.advice] == advises

@@ -39,6 +39,7 @@ from harness.objects import Raw, core_group, node, pod, pod_group, queue, reserv
 
 HOSTNAME = "kubernetes.io/hostname"
 NUMA = "scheduling.koordinator.sh/numa-topology-spec"
+STORED = {"creationTimestamp": "2026-01-01T00:00:00Z"}
 N1 = node("n1", cpu="8")
 N2 = node("n2", cpu="8")
 NOT_SSD = {"key": "disk", "operator": "NotIn", "values": ["ssd"]}
@@ -496,7 +497,7 @@ SITUATIONS: dict[str, Row] = {
             N1,
             device_class(),
             claim_template("gpu", request()),
-            claiming_pod("p", templates={"gpu": None}),
+            claiming_pod("p", templates={"gpu": None}, metadata=STORED),
         ],
         ["the claim from ResourceClaimTemplate default/gpu does not exist yet"],
         [],

@@ -37,6 +37,7 @@ snapshot.
     hardware               devices and volume attachments
     numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
     missing_claims         claims, templates and device classes that do not exist
+    created_claims         claims that are created from templates
     missing_volumes        PersistentVolumeClaims and volumes that do not exist or are not bound
     claim_volumes          volumes for claims that are not bound
     unused_claims          claims with devices and without pods

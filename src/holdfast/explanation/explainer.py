@@ -1,8 +1,10 @@
 """Explains an object of a snapshot by its kind."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 from holdfast.api.kinds import KindInfo
+from holdfast.explanation.created_claims import claims_created
 from holdfast.explanation.groups import explain_group
 from holdfast.explanation.nodes import explain_node
 from holdfast.explanation.planned_reservations import all_planned
@@ -34,9 +36,8 @@ def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     """Why the object is pending, or why it is where it is. Its events are not part of the snapshot; the
     caller adds them. Raises KeyError for a kind that is not among those of `explained_kinds`.
     """
-    if raw["kind"] in _WITHOUT_PLANS:
-        return _EXPLAINERS[raw["kind"]](snapshot, raw)
-    with all_planned(snapshot):
+    plans = nullcontext() if raw["kind"] in _WITHOUT_PLANS else all_planned(snapshot)
+    with claims_created(snapshot), plans:
         return _EXPLAINERS[raw["kind"]](snapshot, raw)
 
 

@@ -12,16 +12,16 @@ from holdfast.api.names import RESOURCE_API
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import MISSING_KEY, RESOURCE_SLICE, device_fields
+from holdfast.explanation.created_claims import CLAIM_TEMPLATE, generated_claims
 from holdfast.explanation.repairs import RESIZE, WAIT, Repair, repair, spec_changes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
 
 DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
-CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
 _NO_CLASS = re.compile(r"device class (\S+) does not exist")
 _NO_CLAIM = re.compile(r'could not find ResourceClaim "([^/"]+)/([^"]+)"')
 _NO_TEMPLATE = re.compile(r'could not find ResourceClaimTemplate "([^/"]+)/([^"]+)"')
@@ -85,8 +85,9 @@ def _other_class(about: _Situation, name: str, near: str) -> Repair:
             continue
         changed = copy.deepcopy(raw)
         _rename(changed["spec"], name, near)
-        objects += replaced_claim(info, raw, changed)
-        texts.append(f"{info.kind} {raw['metadata']['name']}")
+        made = replaced_claim(info, raw, changed)
+        objects += made
+        texts += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
     text = f"request the DeviceClass {near} in {few(texts)} (delete and create it again)"
     return repair(text, "ReplaceClaim", objects)
 
@@ -149,8 +150,9 @@ def consider_attributes(
                 changed = copy.deepcopy(raw)
                 _reselect(changed["spec"], key, near)
                 if changed != raw:
-                    objects += replaced_claim(info, raw, changed)
-                    where.append(f"{info.kind} {raw['metadata']['name']}")
+                    made = replaced_claim(info, raw, changed)
+                    objects += made
+                    where += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
             text = f"read {near} instead of {key} in the selectors of {few(where)}"
             if objects:
                 again = f"{text} (delete and create it again)"
@@ -272,21 +274,4 @@ def _generated(about: _Situation, template: str, spec: Raw) -> list[ObjectChange
     """The claim that the controller creates from a template for the pod; a reservation needs none."""
     if about.subject.info is RESERVATION:
         return []
-    raw = about.subject.raw(about.snapshot)
-    metadata, found = raw["metadata"], list[ObjectChange]()
-    statuses = list((raw.get("status") or {}).get("resourceClaimStatuses") or ())
-    for entry in (raw.get("spec") or {}).get("resourceClaims") or ():
-        if entry.get("resourceClaimTemplateName") != template:
-            continue
-        name = f"{metadata['name']}-{entry['name']}"
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "controller": True}
-        about_claim = {
-            "name": name,
-            "namespace": metadata.get("namespace") or "",
-            "uid": f"claim-{name}",
-            "ownerReferences": [{**owner, "uid": metadata.get("uid") or ""}],
-        }
-        claim = _object("ResourceClaim", about_claim, spec)
-        found.append(create(RESOURCE_CLAIM, claim, follows=True))
-        statuses.append({"name": entry["name"], "resourceClaimName": name})
-    return [*found, patch(POD, raw, {"status": {"resourceClaimStatuses": statuses}})]
+    return generated_claims(about.subject.raw(about.snapshot), {template: spec})

@@ -54,6 +54,12 @@ def is_own(raw: Raw) -> bool:
     return raw.get("apiVersion") == SIM_API
 
 
+def is_stored(raw: Raw) -> bool:
+    """Whether a server has completed and checked the object."""
+    metadata = raw["metadata"]
+    return bool(metadata.get("uid") and metadata.get("creationTimestamp"))
+
+
 def read_files(paths: Sequence[str]) -> ClusterObjects:
     """The objects of snapshot files and of whatever else has objects: files as `kubectl get -o yaml`
     writes them, folders of these, `-` for standard input. Raises InvalidInput with all errors."""

@@ -56,7 +56,7 @@ from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.node_plan import AttemptResult, Counts, NodePlanner
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
 from holdfast.sim.workloads import makes_pods
-from holdfast.snapshot.cluster_objects import ClusterObjects, is_own
+from holdfast.snapshot.cluster_objects import ClusterObjects, is_own, is_stored
 from holdfast.snapshot.manifests import InvalidInput
 from holdfast.snapshot.snapshot_header import is_header
 from holdfast.snapshot.stripping import Stripper
@@ -115,7 +115,7 @@ class WhatIfQuestion:
         others: list[Document] = []
         for document in given.documents:
             if not is_own(document.data):
-                (stored if _is_stored(document.data) else others).append(document)
+                (stored if is_stored(document.data) else others).append(document)
         stripped, stripper = given.header is not None, Stripper()
         taken = {each.file for each in given.documents if is_header(each.data)}
         objects = [
@@ -125,8 +125,7 @@ class WhatIfQuestion:
         ]
         if others:
             written = read_scenario(others, setup.object_kinds())
-            now = given.now if stored else written.start
-            question = cls(setup, now, objects, written, stripped=stripped)
+            question = cls(setup, given.now, objects, written, stripped=stripped)
         else:
             question = cls(setup, given.now, objects, stripped=stripped)
         question.notes += note_of_limits(str(each.data.get("kind")) for each in given.documents)
@@ -288,12 +287,6 @@ def as_scheduled(setup: SchedulerFactory, objects: Iterable[Raw]) -> SchedulerFa
         return setup
     actions = tuple(each for each in setup.configuration.actions if each.name != "reserve")
     return replace(setup, configuration=structs.replace(setup.configuration, actions=actions))
-
-
-def _is_stored(raw: Raw) -> bool:
-    """Whether a server has completed and checked the object."""
-    metadata = raw["metadata"]
-    return bool(metadata.get("uid") and metadata.get("creationTimestamp"))
 
 
 def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
