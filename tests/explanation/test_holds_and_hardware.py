@@ -22,12 +22,14 @@ from explanation.test_situations import (
     world_of,
 )
 from harness.claim_objects import device_class, resource_slice
-from harness.device_objects import CORE, RATIO, device, gpu
+from harness.device_objects import CORE, RATIO, card, device, gpu
 from harness.numa_objects import lsr, plain, topology
 from harness.objects import Raw, node, pod, pod_group, queue, requesting, required, reservation
 from holdfast.explanation.explainer import explain
 
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
+JOINT = "scheduling.koordinator.sh/device-joint-allocate"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 PROVISION_ERROR = "scheduling.koordinator.sh/reservation-provision-error"
 NUMA_LABEL = "node.koordinator.sh/numa-topology-policy"
 SINGLE = {NUMA_LABEL: "SingleNUMANode"}
@@ -322,6 +324,29 @@ SITUATIONS: dict[str, Row] = {
         [BIG, topology(), lsr("p", "3", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
         ["it requests 3 exclusive CPUs, and cores there have 2 CPUs"],
         ["Annotate", "Resize", "Resize"],
+    ),
+    "free CPUs on several cores": Row(
+        [
+            BIG,
+            topology(cpus=4, numa=1),
+            with_annotation(lsr("a", "2", nodeName="n1"), RESOURCE_STATUS, '{"cpuset": "0,2"}'),
+            lsr("p", "2", spec='{"requiredCPUBindPolicy": "FullPCPUs"}'),
+        ],
+        ["its CPU bind policy is FullPCPUs, and none of these CPUs are on cores that are free"],
+        ["Annotate"],
+    ),
+    "devices that are not close to one another": Row(
+        [
+            node("n1"),
+            device("n1", gpu(0, pcie="a"), card("rdma", 0, pcie="b")),
+            pod(
+                "p",
+                requests={"cpu": "1", CORE: 100, RATIO: 100, "koordinator.sh/rdma": 100},
+                annotations={JOINT: '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'},
+            ),
+        ],
+        ["Device Joint-Allocate rules violation"],
+        ["RemoveAnnotation"],
     ),
     "half a core": Row(
         [BIG, topology(), lsr("p", "1", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],

@@ -12,6 +12,7 @@ from explanation.test_situations import (
     ESTIMATE,
     N1,
     annotated,
+    as_they_are,
     full,
     in_default,
     snapshot_of,
@@ -53,6 +54,13 @@ def test_requests_are_advised_with_which_all_replicas_fit() -> None:
         "then all 3 pods fit: n1"
     )
     assert (fits([N1], 3, "2600m"), fits([N1], 3, "3")) == (3, 2)
+
+
+def test_requests_for_all_replicas_count_what_smaller_pods_free() -> None:
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), *replicas("3", 4)]
+    (resized,) = explained(objects, 4).advice
+    assert "request at most 1300m cpu instead of 3," in resized.text
+    assert resized.text.endswith("then all 5 pods fit: n1, n2")
 
 
 def test_requests_that_fit_several_nodes() -> None:
@@ -145,6 +153,37 @@ def test_waiting_is_not_advised_if_another_pod_takes_what_becomes_free() -> None
     assert report.advice == []
     alone = explained_pod(running, pod("p", "6"))
     assert [each.change["actions"] for each in alone.advice] == [["Wait"]]
+
+
+@pytest.mark.parametrize(
+    ("filled", "ends"),
+    [("7", "1h"), ("4", "1h"), ("4", "6h")],
+    ids=["it starts earlier", "it starts earlier beside idle capacity", "it starts on the other node"],
+)
+def test_a_pod_with_a_starvation_hold_elsewhere_takes_nothing(filled: str, ends: str) -> None:
+    held = reservation(
+        "held",
+        "8",
+        owners=[{"object": {"kind": "Pod", "namespace": "default", "name": "big", "uid": "big"}}],
+        labels={"holdfast.io/hold": "starvation"},
+        preAllocation=True,
+        ttl="0",
+    )
+    held["status"] = {"phase": "Waiting", "nodeName": "n1"}
+    report = as_they_are(
+        "Pod",
+        "p",
+        N1,
+        node("n2", cpu="8"),
+        full("a", filled, "n1", metadata=annotated(**{ESTIMATE: ends})),
+        full("b", "6", "n2", metadata=annotated(**{ESTIMATE: "2h"})),
+        held,
+        pod("big", "8", metadata={"creationTimestamp": "2025-12-30T00:00:00Z"}),
+        pod("p", "3"),
+    )
+    assert not any("is tried before it" in each for each in report.details)
+    waits = [each.text for each in report.advice if each.change["actions"] == ["Wait"]]
+    assert waits == ["wait 2h, until 2026-01-01T02:00:00Z: pod default/b should end on n2"]
 
 
 def test_a_reservation_that_preempts_another_one_says_so() -> None:

@@ -138,6 +138,19 @@ def test_a_reservation_without_a_plan(cpu: str, detail: str) -> None:
     assert bool(report.advice) == (cpu == "16")
 
 
+def test_reservations_without_plans_are_planned_in_their_order() -> None:
+    first, second = planned("first", "6"), planned("second", "6", app="day")
+    first["metadata"]["creationTimestamp"] = "2025-12-30T00:00:00Z"
+    second["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
+    older = as_they_are("Reservation", "first", N1, first, second)
+    assert "a scheduler would plan it on n1" in older.details
+    report = as_they_are("Reservation", "second", N1, first, second)
+    says = "no node would certainly have its capacity by then; closest: n1, short of 4 cpu"
+    assert says in report.details
+    told = [each.change["actions"] for each in report.advice]
+    assert told == [["Resize"], ["StartLater"], ["DeleteReservation"]]
+
+
 def test_a_schedule_without_a_status() -> None:
     raw = schedule("nightly")
     raw["spec"]["template"] = {"spec": reservation("x", "16")["spec"]}

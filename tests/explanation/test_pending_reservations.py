@@ -82,6 +82,21 @@ SITUATIONS: dict[str, Row] = {
         ["capacity is expected to be free in 5h, but it expires before"],
         ["EndPods"],
     ),
+    "nodeName of a full node": Row(
+        [N1, N2, full("x", "6", "n1"), reservation("r", "4", pod={"nodeName": "n1"})],
+        ["closest: n1, short of 2 cpu"],
+        ["RemoveNodeName", "Resize"],
+    ),
+    "nodeName of no node": Row(
+        [N1, reservation("r", "4", pod={"nodeName": "worker"})],
+        ["It names the node worker, which does not exist"],
+        ["RemoveNodeName"],
+    ),
+    "misspelt nodeName": Row(
+        [node("node-1", cpu="8"), reservation("r", "4", pod={"nodeName": "node1"})],
+        ["It names the node node1, which does not exist; did you mean node-1?"],
+        ["SetNodeName"],
+    ),
     "reservation that expires after it": Row(
         [N1, on_n1(reservation("low", "8", app="b", ttl="72h")), reservation("r", "4")],
         ["capacity is expected to be free in 3d, but it expires before"],

@@ -151,7 +151,8 @@ class Advisor:
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
-        self.helpful.append(Repair(text, change, max(each.cost for each in repairs)))
+        sizes = repairs[0].sizes if len(repairs) == 1 else {}
+        self.helpful.append(Repair(text, change, max(each.cost for each in repairs), sizes))
         self._found[text] = ranked
         return True
 
@@ -224,9 +225,13 @@ class Advisor:
         return helps
 
     def improve(self, better: Repair) -> None:
-        """Advises a change in place of the one that was found to help last, if it helps as well."""
-        text, last = self._found.popitem()
-        helpful = self.helpful.pop()
+        """Advises a change in place of the last one of its kind that was found to help, if it helps as
+        well."""
+        kind = (*actions_of(*self.before), *actions_of(better))
+        text = [text for text, each in self._found.items() if each.actions == kind][-1]
+        last = self._found.pop(text)
+        helpful = next(each for each in self.helpful if each.text == text)
+        self.helpful.remove(helpful)
         if not self.propose(better):
             self._found[text] = last
             self.helpful.append(helpful)

@@ -8,6 +8,7 @@ from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import (
     DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
     LIMIT_TO_ALLOCATABLE,
     NUMA_TOPOLOGY_SPEC,
     QOS_CLASS,
@@ -15,6 +16,7 @@ from holdfast.api.names import (
     TAINT_UNSCHEDULABLE,
 )
 from holdfast.api.similar_names import nearest
+from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
 from holdfast.explanation.node_labels import labels_of_nodes, similar_keys, unmet_labels
 from holdfast.explanation.numa_alignment import (
@@ -35,9 +37,9 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
-from holdfast.scheduler.managers.numa.node_topology import SINGLE, SPREAD
+from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, SINGLE, SPREAD
 from holdfast.snapshot.cluster_changes import patch
-from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import NODE, RESERVATION, ClusterSnapshot
 
 
 def node_repairs(
@@ -78,6 +80,12 @@ def uncordoned(raw: Raw) -> Repair:
     return repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])
 
 
+_DEVICE_HINTS = {
+    DEVICE_ALLOCATE_HINT: "it may use any device",
+    DEVICE_JOINT_ALLOCATE: "its devices need not be close to one another",
+}
+"""By annotation that restricts which devices a pod may use, what holds without it."""
+
 FEATURE_FIELDS = {
     RESTART_ALL_CONTAINERS: "a restart rule with the action RestartAllContainers",
     USER_NAMESPACES_ON_HOST_NETWORK: "hostUsers: false with hostNetwork: true",
@@ -113,11 +121,29 @@ def _without_restart_all(container: Raw) -> Raw:
 
 
 def _hints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
-    if DEVICE_ALLOCATE_HINT not in pod.cls.annotations:
+    return [
+        repair(
+            f"remove the annotation {name}, so that {then}",
+            "RemoveAnnotation",
+            metadata_changes(snapshot, subject, {"annotations": {name: None}}),
+        )
+        for name, then in _DEVICE_HINTS.items()
+        if name in pod.cls.annotations
+    ]
+
+
+def _node_name(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    """A reservation without the nodeName of its template, or with the name of the node if that is what
+    a missing one resembles."""
+    wanted, name = pod.cls.wants_node, snapshot.cluster.nodes.name(row)
+    if subject.info is not RESERVATION or not wanted:
         return []
-    objects = metadata_changes(snapshot, subject, {"annotations": {DEVICE_ALLOCATE_HINT: None}})
-    text = f"remove the annotation {DEVICE_ALLOCATE_HINT}, so that it may use any device"
-    return [repair(text, "RemoveAnnotation", objects)]
+    if missing_node(snapshot, wanted) is not None and nearest(wanted, [name]):
+        objects = spec_changes(snapshot, subject, lambda spec: {"nodeName": name})
+        return [repair(f"set nodeName: {name} instead of {wanted}", "SetNodeName", objects)]
+    objects = spec_changes(snapshot, subject, lambda spec: {"nodeName": None})
+    text = f"remove nodeName: {wanted} from its template, so that it may use any node"
+    return [repair(text, "RemoveNodeName", objects)]
 
 
 def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
@@ -223,7 +249,7 @@ def _shared_cpus(
         return
     if row not in cpus.topologies:
         yield without_exclusive_cpus(snapshot, subject, pod)
-    elif whole_cores(snapshot, pod, row):
+    elif whole_cores(snapshot, pod, row) or FULL_CORES in (want.required, want.policy):
         spec = json.loads(pod.cls.annotations.get(RESOURCE_SPEC) or "{}")
         spec = {key: value for key, value in spec.items() if key != "preferredCPUBindPolicy"}
         spec["requiredCPUBindPolicy"] = SPREAD
@@ -245,6 +271,7 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "NodeUnschedulable": _uncordon,
     "TaintToleration": toleration_repairs,
     "NodeAffinity": label_repairs,
+    "NodeName": _node_name,
     "PodTopologySpread": _spread,
     "LimitAware": _malformed_limits,
     "DeviceShare": _hints,

@@ -82,6 +82,12 @@ def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
         elif want.bound:
             are_free = number_of(len(free.cpus), "CPU is", "CPUs are")
             yield f"{name}: {are_free} free for exclusive use, it requests {want.cpus}"
+            whole = _free_cores(snapshot, row, free) * each
+            if FULL_CORES in (want.required, want.policy) and whole < want.cpus <= len(free.cpus):
+                yield (
+                    f"{name}: its CPU bind policy is {FULL_CORES}, and {whole or 'none'} of these CPUs "
+                    "are on cores that are free as a whole"
+                )
         label = snapshot.cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
         if label and label not in POLICIES:
             near = known_values(label, NUMA_POLICIES)
@@ -97,6 +103,13 @@ def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
                     "by its singleNUMANodeExclusive, Required unless it is given, it shares no NUMA "
                     "node with pods that use several"
                 )
+
+
+def _free_cores(snapshot: ClusterSnapshot, row: int, free: NumaCapacity) -> int:
+    """How many cores of the row have all their CPUs free."""
+    topology = snapshot.cluster.managers.cpus.topologies.get(row)
+    cores = topology.cores.values() if topology is not None else ()
+    return sum(free.cpus.issuperset(each) for each in cores)
 
 
 def _too_large(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:

@@ -187,8 +187,24 @@ def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
         and planned_of(snapshot, each) is None
         and queue.comes_before(each, first)
         and not (owner and _owner(snapshot, each) == owner)
+        and not _has_started(snapshot, each)
     ]
     return sorted(found, key=queue.sort_key)[:_MOST_TRIED]
+
+
+def _has_started(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    """Whether the pod, with its gang, should have started by the time in question where starvation
+    holds keep capacity for it."""
+    cluster = snapshot.cluster
+    job, of = cluster.jobs.of(pod), cluster.reservations.starvation_holds.of
+    holds = [of(each) for each in (job.waiting() if job is not None else [pod])]
+    asked, cluster.now = cluster.now, snapshot.now
+    try:
+        expected = cluster.jobs.planner.expected_start
+        starts = [expected(hold) if hold is not None else None for hold in holds]
+    finally:
+        cluster.now = asked
+    return all(start is not None and start <= asked for start in starts)
 
 
 def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
@@ -201,7 +217,7 @@ def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
 def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
-    pod = _first_pod(snapshot, goal)
+    pod, of = _first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
     ahead = tried_before(snapshot, pod) if pod is not None else []
     before = set(starts_on(snapshot, goal)) if ahead else set()
     with started(snapshot, ahead) as others:
@@ -209,7 +225,12 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
             return ""
         name = snapshot.cluster.nodes.name
         takers = [each for each in others if name(each.row) in before] or others
-        return _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
+        text = _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
+        holds = [hold for each in others if (hold := of(each)) is not None]
+    # Once these have nodes, what was held for them is free.
+    released = [delete(RESERVATION, hold.name) for hold in holds]
+    with applied(snapshot, released), started(snapshot, ahead if holds else []):
+        return "" if holds and starts_on(snapshot, goal) else text
 
 
 def _first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:

@@ -49,12 +49,14 @@ _STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (0, 10))
 
 
 @contextmanager
-def all_planned(snapshot: ClusterSnapshot) -> Iterator[None]:
+def all_planned(snapshot: ClusterSnapshot, before: PlannedReservation | None = None) -> Iterator[None]:
     """Gives reservations that no scheduler has seen yet the nodes that the next round plans for them,
-    before it places pods, until the end of the block."""
-    calendar = snapshot.cluster.reservations.calendar
+    before it places pods, until the end of the block; all, or those that are planned before one."""
+    plans = sorted(snapshot.cluster.reservations.calendar, key=planning_order)
+    if before is not None:
+        plans = [each for each in plans if planning_order(each) < planning_order(before)]
     with ExitStack() as stack:
-        for name in [each.reservation.name for each in sorted(calendar, key=planning_order)]:
+        for name in [each.reservation.name for each in plans]:
             planned, raw = _plan_of(snapshot, name), snapshot.find(RESERVATION, name)
             if planned is None or planned.node or raw is None or raw.get("status"):
                 continue

@@ -11,7 +11,7 @@ from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.phrases import in_time
-from holdfast.explanation.planned_reservations import closest_at_start, consider_plan
+from holdfast.explanation.planned_reservations import all_planned, closest_at_start, consider_plan
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.report import Report, few
@@ -98,13 +98,8 @@ def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, r
     start = f"It starts at {format_time(planned.start)}"
     if PLANNED not in found:
         report.summary = f"{start}. No scheduler has seen it yet: its status has no plan."
-        node = snapshot.scheduler.calendar_planner.questions.certain_node(planned)
-        if node:
-            report.details.append(f"a scheduler would plan it on {node}")
-        else:
-            closest = closest_at_start(snapshot, planned)
-            report.details.append(f"no node would certainly have its capacity by then{closest}")
-            _not_certain(snapshot, planned, report)
+        with all_planned(snapshot, before=planned):
+            _to_be_planned(snapshot, planned, report)
         return
     feasible = found.get(FEASIBLE) or {}
     report.told = str(feasible.get("message") or "")
@@ -121,6 +116,16 @@ def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, r
     elif terms.lead:
         report.details.append(f"its node is drained from {format_time(terms.drains_at)} on")
     report.details.append(f"pods on its node before the start: {terms.before}")
+
+
+def _to_be_planned(snapshot: ClusterSnapshot, planned: PlannedReservation, report: Report) -> None:
+    node = snapshot.scheduler.calendar_planner.questions.certain_node(planned)
+    if node:
+        report.details.append(f"a scheduler would plan it on {node}")
+        return
+    closest = closest_at_start(snapshot, planned)
+    report.details.append(f"no node would certainly have its capacity by then{closest}")
+    _not_certain(snapshot, planned, report)
 
 
 def _not_certain(snapshot: ClusterSnapshot, planned: PlannedReservation, report: Report) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 
 from holdfast.api.names import CPU as CPU_NAME
 from holdfast.api.names import MEMORY as MEMORY_NAME
-from holdfast.explanation.advice import Advisor
+from holdfast.explanation.advice import Advisor, actions_of
 from holdfast.explanation.capacity import missing_on, requested
 from holdfast.explanation.details import limits_on
 from holdfast.explanation.hardware import device_requests
@@ -119,6 +119,10 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
     for all; found by bisection."""
     if not advisor.has_siblings or not rows:
         return
+    given = [each for each in advisor.helpful if each.sizes and actions_of(each) == ("Resize",)]
+    if given:
+        _improve_replicas(advisor, given[-1].sizes)
+        return
     slots, asked = advisor.snapshot.cluster.nodes.slots, requested(pod)
     short = missing_on(advisor.snapshot, pod, rows[0])
     sizes: Sizes = {slots.name(slot): (asked[slot], asked[slot]) for slot in short if slot != PODS}
@@ -140,6 +144,26 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
     best = with_parts(low) if low else None
     if best is not None:
         advisor.propose_once(("Resize",), best)
+
+
+def _improve_replicas(advisor: Advisor, sizes: Sizes) -> None:
+    """Advises larger requests than these, which fit what is free on one node now: pods that are
+    replaced by smaller ones free some as well."""
+    low, high, best = 0, _PARTS, None
+    while high - low > 1:
+        middle = (low + high) // 2
+        larger = {
+            name: (now, _readable(name, then + (now - then) * middle // _PARTS))
+            for name, (now, then) in sizes.items()
+        }
+        is_larger = all(larger[name][1] > then for name, (_, then) in sizes.items())
+        found = resize(advisor.snapshot, advisor.subject, larger) if is_larger else None
+        if found is not None and not advisor.is_enough(found):
+            high = middle
+        else:
+            low, best = middle, found or best
+    if best is not None:
+        advisor.improve(best)
 
 
 def _readable(name: str, amount: int) -> int:
