@@ -80,7 +80,11 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: ServedCluster) ->
         ("big", "delete the reservation peak on node-1; then it fits node-1"),
         ("big", "uncordon node-3 (kubectl uncordon node-3); then it fits node-3"),
         ("big", "tolerate dedicated=db:NoSchedule; then it fits node-2"),
-        ("giant", "no node is large enough: it requests 100 cpu, the most a node has is 8"),
+        (
+            "giant",
+            "no node is large enough: it requests 100 cpu, the most a node has is 8; "
+            "did you mean 100m?",
+        ),
         ("gated", "scheduling gates to remove: example.com/hold"),
     ],
 )

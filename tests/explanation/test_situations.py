@@ -211,7 +211,34 @@ SITUATIONS: dict[str, Row] = {
         ["no node is large enough: it requests 20 cpu, the most a node has is 8"],
         ["Resize"],
     ),
-    "far too big for every node": Row([N1, pod("p", "200")], ["the most a node has is 8"], []),
+    "far too big for every node": Row(
+        [
+            N1,
+            pod("p", requests={"example.com/fpga": "20"}),
+            node("n2", allocatable={"example.com/fpga": 1}),
+        ],
+        ["the most a node has is 1"],
+        [],
+    ),
+    "cpu without its unit": Row(
+        [N1, pod("p", "250")],
+        ["it requests 250 cpu, the most a node has is 8; did you mean 250m?"],
+        ["CorrectUnit"],
+    ),
+    "memory in a unit too large": Row(
+        [node("n1", memory="16Gi"), pod("p", memory="256Gi")],
+        ["it requests 256Gi memory, the most a node has is 16Gi; did you mean 256Mi?"],
+        ["CorrectUnit"],
+    ),
+    "label of another pool, and a taint": Row(
+        [
+            node("n1", labels={"pool": "web"}),
+            node("n2", labels={"pool": "gpu"}, taints=[DB]),
+            pod("p", nodeSelector={"pool": "gpu"}),
+        ],
+        ["taint dedicated=db:NoSchedule is not tolerated: n2"],
+        ["Tolerate", "LabelNode"],
+    ),
     "taint": Row([node("n1", cpu="8", taints=[DB]), pod("p", "4")], ["dedicated=db"], ["Tolerate"]),
     "taint and too small": Row(
         [node("n1", cpu="4", taints=[DB]), pod("p", "8")], ["dedicated=db"], ["Tolerate"]

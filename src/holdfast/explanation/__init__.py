@@ -29,6 +29,7 @@ snapshot.
     pod_affinity           affinity and anti-affinity to other pods
     ignored_annotations    policies and hints of a pod that the scheduler ignores
     misspellings           names that nothing has: the nearest ones that exist
+    mistaken_units         requests in a mistaken unit
     capacity               what is free on a node for a pod, and what is short
     own_reservations       reservations and holds for the pod itself
     holders                reservations and holds of others, and whom they are for

@@ -28,6 +28,7 @@ from holdfast.explanation.claim_volumes import (
 )
 from holdfast.explanation.hardware import attach_details, device_details
 from holdfast.explanation.host_ports import port_details
+from holdfast.explanation.mistaken_units import unit_hint
 from holdfast.explanation.node_labels import label_details, labels_of_nodes, similar_keys, unmet_labels
 from holdfast.explanation.node_repairs import (
     FEATURE_FIELDS,
@@ -96,6 +97,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             yield (
                 f"no node is large enough: it requests {shown(name, wanted)} {name}"
                 f"{_deciding(pod, name, wanted)}, the most a node has is {shown(name, most)}"
+                f"{unit_hint(snapshot, pod, name)}"
             )
     if impossible:
         yield from device_details(snapshot, pod, nodes, only_health=absent)

@@ -18,7 +18,7 @@ from holdfast.explanation.node_labels import (
     similar_values,
     unmet_terms,
 )
-from holdfast.explanation.repairs import Edit, Repair, repair, spec_changes
+from holdfast.explanation.repairs import CONFIGURE, RESIZE, Edit, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -60,7 +60,9 @@ def label_repairs(
                 text += " --overwrite"
             change = patch(NODE, raw, {"metadata": {"labels": labels}})
             text = f"{_what(labels)} {name} (kubectl label node {name} {text})"
-            found.append(repair(text, "LabelNode", [change]))
+            # Where other nodes have these labels, this one is of another pool.
+            is_moved = any(value in there.get(key, ()) for key, value in labels.items())
+            found.append(repair(text, "LabelNode", [change], RESIZE if is_moved else CONFIGURE))
     return found
 
 

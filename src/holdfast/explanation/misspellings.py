@@ -11,6 +11,7 @@ from holdfast.explanation.capacity import largest
 from holdfast.explanation.claim_templates import revised_claim
 from holdfast.explanation.details import claims_of, resources_like
 from holdfast.explanation.label_repairs import corrected_labels, is_discovered
+from holdfast.explanation.mistaken_units import corrected_units
 from holdfast.explanation.node_labels import labels_of_nodes, similar_keys
 from holdfast.explanation.pod_affinity import corrected_terms
 from holdfast.explanation.repairs import (
@@ -41,6 +42,7 @@ def consider_misspellings(
         *_spread_keys(snapshot, subject, pod),
         *_resources(snapshot, subject, pod),
         *_storage_classes(snapshot, subject, pod),
+        *([each] for each in corrected_units(snapshot, subject, pod)),
     ]
     helpful = [each for same in found for each in same if advisor.propose(each)]
     if not helpful and len(found) > 1:

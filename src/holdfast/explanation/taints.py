@@ -105,7 +105,7 @@ def _compared(taint: Taint, known: Collection[Taint], own: Toleration) -> int:
 
 
 def own_toleration(taint: Taint, known: Collection[Taint], pod: PodRecord) -> str:
-    """`; it tolerates dedicated=bd`, of the toleration that may have been meant for the taint."""
+    """`; it tolerates dedicated=bd`, of a toleration that resembles the taint."""
     for own in pod.cls.tolerations:
         if _is_own(own) and _compared(taint, known, own) != _UNLIKE:
             value = f"={own.value}" if own.value else ""
