@@ -1,7 +1,8 @@
 """Advice for a pod or reservation that cannot be scheduled.
 
 A change is tried on the snapshot, the scheduler is asked again, and the change is advised only if the
-object would then be scheduled. Advice is ranked by cost: waiting, configuration, smaller requests,
+object would then be scheduled: on an eligible node, or because it then preempts pods or reclaims
+capacity by itself. Advice is ranked by cost: waiting, configuration, smaller requests,
 deleting a reservation, ending pods. What is tried is in `repair_search`, and in the functions of other
 modules whose names begin with `consider`.
 """
@@ -18,9 +19,16 @@ from holdfast.explanation.other_pods import (
     siblings,
     takers_text,
 )
+from holdfast.explanation.own_starts import (
+    NO_START,
+    Start,
+    evicting_start,
+    fitting_start,
+    start_of,
+)
 from holdfast.explanation.repairs import Repair, edits_migration, workload_text
 from holdfast.explanation.report import Advice, few
-from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
+from holdfast.explanation.verdicts import Goal, Subject, at_time
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
@@ -54,8 +62,15 @@ class _Ranked(NamedTuple):
 class Advisor:
     """Collects verified advice for one object."""
 
-    def __init__(self, snapshot: ClusterSnapshot, subject: Subject, goal: Goal | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        subject: Subject,
+        goal: Goal | None = None,
+        counts_evictions: bool | None = None,
+    ) -> None:
         self.snapshot = snapshot
+        self._counts_evictions = counts_evictions
         self.goal: Goal = goal or subject
         """What must be scheduled."""
         self.subject = subject
@@ -126,13 +141,14 @@ class Advisor:
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
-        nodes, fitting = self._tried_with(change)
+        start, fitting = self._tried_with(change)
+        nodes = start.nodes
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
             return False
         cost = sum(10**each.cost for each in repairs)
-        result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
+        result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
             nodes, result = fitting.nodes, _result(fitting)
         pending = [
@@ -158,33 +174,53 @@ class Advisor:
 
     def is_enough(self, each: Repair) -> bool:
         """Whether the change helps all pods of the workload; it is not advised by this."""
-        nodes, fitting = self._tried_with(
+        start, fitting = self._tried_with(
             sum((r.change for r in (*self.before, each)), ClusterChange())
         )
-        return bool(nodes) and (fitting is None or fitting.is_all)
+        return bool(start.nodes) and (fitting is None or fitting.is_all)
 
-    def _tried_with(self, change: ClusterChange) -> tuple[list[str], Fitting | None]:
-        """The nodes on which it starts with the change, and how many pods of its workload do; None if
-        no other pods depend on the change."""
-        snapshot, goal = self.snapshot, self.goal
+    def _tried_with(self, change: ClusterChange) -> tuple[Start, Fitting | None]:
+        """How it starts with the change, and how many pods of its workload do; None if no other pods
+        depend on the change."""
+        snapshot, goal, counts_evictions = self.snapshot, self.goal, self.counts_evictions
         if any(edits_migration(snapshot, each) for each in change.objects):
-            return [], None
+            return NO_START, None
         with applied(snapshot, change.objects), at_time(snapshot, change.until):
             if change.until is not None and self._expires_by(change.until):
                 self.too_late.append(change.until)
-                return [], None
-            nodes = starts_on(snapshot, goal)
-            if nodes and self.is_taken():
-                nodes = []
-            if not self._siblings or not isinstance(goal, Subject):
-                return nodes, None
-            if not nodes and not workload_text(change):
-                return [], None
+                return NO_START, None
+            start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
+            if start.text and not start.nodes:
+                self.takers[start.text] = None
+            if not self._siblings or not isinstance(goal, Subject) or start.evicts:
+                return start, None
+            if not start.nodes and not workload_text(change):
+                return start, None
             fitting = replicas_that_start(snapshot, goal, self._siblings, change)
         if fitting is None or fitting.total == 1:
-            return nodes, None
+            return start, None
         # Those on nodes make room when a smaller one takes their place.
-        return (nodes or fitting.nodes, fitting) if nodes or fitting.is_all else ([], None)
+        if start.nodes or fitting.is_all:
+            return start._replace(nodes=start.nodes or fitting.nodes), fitting
+        return start, None
+
+    @property
+    def counts_evictions(self) -> bool:
+        """Whether a change helps if its object then preempts or reclaims: not if it does so anyway.
+        To be asked before changes are made."""
+        if self._counts_evictions is None:
+            self._counts_evictions = not evicting_start(self.snapshot, self.goal).nodes
+        return self._counts_evictions
+
+    def starts_now(self) -> bool:
+        """Whether it would start, with the changes that are made at the moment."""
+        start = start_of if self.counts_evictions else fitting_start
+        return bool(start(self.snapshot, self.goal).nodes)
+
+    def evicts_now(self) -> bool:
+        """Whether it would start by preempting or reclaiming, with the changes that are made at the
+        moment."""
+        return bool(evicting_start(self.snapshot, self.goal).nodes)
 
     def _expires_by(self, time: float) -> bool:
         """Whether it is a reservation that expires before that time, or a gang with such ones."""

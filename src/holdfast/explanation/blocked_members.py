@@ -97,7 +97,8 @@ def _consider_topology(
 
 
 def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor) -> None:
-    """The highest minMember with which the gang starts: as it is, or after these changes."""
+    """The highest minMember with which the gang starts, also by preempting or reclaiming: as it is, or
+    after these changes."""
     for made in ([], before) if before else ([],):
         with applied(snapshot, _objects(made)):
             known = snapshot.cluster.jobs.known[job.name]
@@ -105,7 +106,11 @@ def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
             for rows in snapshot.scheduler.gangs.placements_of([known]):
                 with snapshot.scheduler.gangs.attempt_within(known, rows):
                     most = max(most, known.ready_members)  # with those that would be placed
-        for least in range(min(most, job.min_member - 1), max(0, most - _FEWER), -1):
+        least_tried = list(range(min(most, job.min_member - 1), max(0, most - _FEWER), -1))
+        if advisor.counts_evictions:
+            all_members = min(known.ready_members + len(known.waiting()), job.min_member - 1)
+            least_tried = [*range(all_members, most, -1)][:_FEWER] + least_tried
+        for least in least_tried:
             lower = lower_min_member(snapshot, job, least)
             if lower is not None and advisor.propose(*made, lower):
                 return

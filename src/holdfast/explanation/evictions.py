@@ -44,9 +44,10 @@ def consider_evictions(advisor: Advisor, pod: PodRecord, rows: list[int]) -> Non
     found: list[tuple[int, int, str, list[PodRecord]]] = []
     for row in rows:
         victims = _fewest(snapshot, pod, row)
-        if victims:
-            highest = max(each.cls.priority for each in victims)
-            found.append((len(victims), highest, snapshot.cluster.nodes.name(row), victims))
+        for those in (not_preempted(victims, pod), victims):
+            if those:
+                highest = max(each.cls.priority for each in those)
+                found.append((len(those), highest, snapshot.cluster.nodes.name(row), those))
     for _, _, node, victims in sorted(found, key=lambda each: each[:3]):
         if advisor.propose(end_of(snapshot, victims, f" on {node}")):
             return
@@ -84,8 +85,38 @@ def eviction_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Itera
     """Ending the fewest pods with which the node is eligible, or rejected for another reason."""
     node = snapshot.cluster.nodes.name(row)
     victims = _fewest(snapshot, pod, row) or _fewest_for_another_reason(snapshot, pod, row)
+    rest = not_preempted(victims, pod)
+    if rest:
+        yield end_of(snapshot, rest, f" on {node}")
     if victims:
         yield end_of(snapshot, victims, f" on {node}")
+
+
+def not_preempted(victims: list[PodRecord], pod: PodRecord) -> list[PodRecord]:
+    """Those that the pod cannot preempt itself; empty if it can preempt none."""
+    rest = [each for each in victims if not is_preemptible(each, pod)]
+    return rest if len(rest) < len(victims) else []
+
+
+def is_preemptible(victim: PodRecord, pod: PodRecord) -> bool:
+    """Whether the pod may preempt the other one, by their priorities."""
+    may = pod.cls.pod.spec.preemption_policy != "Never" and pod.reservation is None
+    return may and victim.cls.priority < pod.cls.priority and not victim.cls.non_preemptible
+
+
+def freed_by_preemption(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What the pods on a row that it may preempt have, by slot; for a reservation, what reservations
+    of lower priority there have."""
+    freed: Counter[int] = Counter()
+    if pod.reservation is not None:
+        for entry in snapshot.cluster.ledger.reservations.on(row):
+            if entry.pod.cls.priority < pod.cls.priority:
+                freed.update(entry.amounts)
+        return freed
+    for each in snapshot.cluster.ledger.pods.get(row, {}).values():
+        if is_preemptible(each, pod):
+            freed.update(dict(each.cls.usage))
+    return freed
 
 
 def freed_by_eviction(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:

@@ -14,7 +14,8 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.gang_repairs import consider_steps
-from holdfast.explanation.queue_limits import QUEUE, needed_members
+from holdfast.explanation.queue_limits import needed_members
+from holdfast.explanation.reclaimed_capacity import QUEUE
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import Advice
 from holdfast.explanation.waits import consider_gang_wait

@@ -188,7 +188,7 @@ def _consider_pending_reservations(
             yield f"{of} fits now: it is queued, or the scheduler is not running"
             continue
         about = Report(of, "Pending", "")
-        sub = Advisor(snapshot, Subject.of(own))
+        sub = Advisor(snapshot, Subject.of(own), counts_evictions=False)
         explain_no_node(snapshot, own, placing, sub, about)
         yield f"{of}: {about.summary} See: holdfast explain reservation {reservation.name}"
         for each in sub.helpful:

@@ -217,7 +217,7 @@ def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
 def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
-    pod, of = _first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
+    pod, of = first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
     ahead = tried_before(snapshot, pod) if pod is not None else []
     before = set(starts_on(snapshot, goal)) if ahead else set()
     with started(snapshot, ahead) as others:
@@ -233,7 +233,7 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
         return "" if holds and starts_on(snapshot, goal) else text
 
 
-def _first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
+def first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
     """The pod; of a gang, the member that is queued for all."""
     if isinstance(goal, Subject):
         return goal.record(snapshot)

@@ -22,6 +22,7 @@ from holdfast.explanation.queue_limits import (
     consider_queue,
     queue_details,
 )
+from holdfast.explanation.reclaim_repairs import consider_reclaim
 from holdfast.explanation.reclaimed_capacity import reclaiming
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import remove_gates
@@ -153,7 +154,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         if victims := scheduler.victims_in_queue(pod):
             whom = f"{pods_text(victims)} of lower priority in its queue"
             report.summary += f" It can preempt {whom}, and will if it is tried."
-        elif not _explain_reclaim(snapshot, pod, report):
+        elif not _explain_reclaim(snapshot, pod, advisor, report):
             consider_queue(snapshot, subject, [pod], advisor)
     elif placing.message and (found := starts_on(snapshot, subject)):
         report.summary = (
@@ -162,7 +163,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         )
     elif placing.message:
         report.summary = no_node_summary(snapshot, placing, pod)
-        if not preempts(scheduler, pod, placing) and _explain_reclaim(snapshot, pod, report):
+        if not preempts(scheduler, pod, placing) and _explain_reclaim(snapshot, pod, advisor, report):
             report.details += details_of(snapshot, pod, placing)
         else:
             explain_no_node(snapshot, pod, placing, advisor, report)
@@ -171,11 +172,16 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     report.advice = advisor.advice
 
 
-def _explain_reclaim(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> bool:
-    """Says what the pod reclaims from other queues, or why it does not; returns whether it does."""
+def _explain_reclaim(
+    snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor, report: Report
+) -> bool:
+    """Says what the pod reclaims from other queues, or why it does not and what would change that;
+    returns whether it does."""
     found = reclaiming(snapshot, pod)
     if found.text:
         report.summary += f" {found.text[0].upper()}{found.text[1:]}."
+    else:
+        consider_reclaim(advisor, pod)
     report.details += found.details
     return bool(found.text)
 

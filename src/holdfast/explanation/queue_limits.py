@@ -13,6 +13,7 @@ from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.expected_ends import expected_ends
 from holdfast.explanation.phrases import amounts_text, in_time
+from holdfast.explanation.reclaimed_capacity import QUEUE
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import RESIZE, WAIT, Repair, metadata_changes, repair
 from holdfast.explanation.report import few
@@ -28,7 +29,6 @@ from holdfast.scheduler.jobs.queues import QueueRecord
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch, patch_status
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
-QUEUE = KINDS[VOLCANO_API, "Queue"]
 _GUARANTEED = "guaranteed to other queues"
 _ENDS = 40
 """How many expected ends of pods are tried."""

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import VOLCANO_API
 from holdfast.api.plurals import plural
 from holdfast.explanation.other_pods import started
 from holdfast.explanation.phrases import amounts_text, pods_text
-from holdfast.explanation.queue_limits import QUEUE
 from holdfast.explanation.report import few
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.actions.reclaim import ReclaimPlan
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
@@ -20,6 +22,7 @@ from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
 
+QUEUE = KINDS[VOLCANO_API, "Queue"]
 _MOST_PLACED = 500
 """How many pending pods are placed before the action is asked."""
 _NODES = 3
@@ -37,11 +40,7 @@ class Reclaiming(NamedTuple):
 
 def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
     """What is reclaimed for the pod, or for its job, which does not start now."""
-    queues = snapshot.cluster.jobs.queues
-    queues.refresh()
-    if len(queues.known) < 2 or pod.reservation is not None or queues.of(pod) not in queues.known:
-        return Reclaiming()
-    if not any(record.allocated for record in queues):
+    if not _is_possible(snapshot, pod):
         return Reclaiming()
     plan, protected = _allowed_plan(snapshot, pod)
     if plan is None:
@@ -62,6 +61,23 @@ def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
     return Reclaiming(text, tuple(f"{each}: others are evicted" for each in refusals))
 
 
+def reclaim_plan(snapshot: ClusterSnapshot, pod: PodRecord) -> ReclaimPlan | None:
+    """What the next round reclaims for the pod, or for its job, which does not start now."""
+    if not snapshot.scheduler.reclaims or not _is_possible(snapshot, pod):
+        return None
+    plan, protected = _allowed_plan(snapshot, pod)
+    return plan if plan and not any(victim in protected for victim in plan.victims) else None
+
+
+def _is_possible(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    """Whether there are queues to reclaim from."""
+    queues = snapshot.cluster.jobs.queues
+    queues.refresh()
+    if len(queues.known) < 2 or pod.reservation is not None or queues.of(pod) not in queues.known:
+        return False
+    return any(record.allocated for record in queues)
+
+
 def plan_text(snapshot: ClusterSnapshot, plan: ReclaimPlan) -> str:
     """`4 cpu from queue a (default/x) on n1`"""
     cluster = snapshot.cluster
@@ -79,6 +95,28 @@ def plan_text(snapshot: ClusterSnapshot, plan: ReclaimPlan) -> str:
         found.append(f"{amounts_text(snapshot, amounts)} from queue {queue} ({pods_text(victims)})")
     nodes = sorted({cluster.nodes.name(victim.row) for victim in plan.victims})
     return f"{' and '.join(found)} on {few(nodes, _NODES)}"
+
+
+def deserved_sizes(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, tuple[int, int]]:
+    """By resource, the request of the pod and what is left of its queue's deserved share, where it
+    requests more: it reclaims only up to that."""
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    if not _is_possible(snapshot, pod):
+        return {}
+    with queues.shared_out(p for p in snapshot.scheduler.queue.waiting(with_jobs=True) if p.row < 0):
+        record = queues.path(queues.of(pod))[0]
+        return {
+            slots.name(slot): (amount, left)
+            for slot, amount in pod.cls.amounts.items()
+            if slot != PODS and slot < len(record.share)
+            for left in [int(record.share[slot]) - record.allocated.get(slot, 0)]
+            if left < amount
+        }
+
+
+def kept_queues(snapshot: ClusterSnapshot) -> list[Raw]:
+    """The queues of which nothing is reclaimed because reclaimable is false."""
+    return [raw for raw in snapshot.all(QUEUE) if (raw.get("spec") or {}).get("reclaimable") is False]
 
 
 # The action's answer
@@ -147,7 +185,7 @@ def _others_placed(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[None]:
 
 def _why_not(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
-    kept = [raw for raw in snapshot.all(QUEUE) if raw["spec"].get("reclaimable") is False]
+    kept = kept_queues(snapshot)
     changes = [patch(QUEUE, raw, {"spec": {"reclaimable": True}}) for raw in kept]
     with applied(snapshot, changes):
         plan = _plan(snapshot, pod) if kept else None

@@ -38,6 +38,7 @@ from holdfast.explanation.evictions import (
     consider_evictions_for_own,
     eviction_steps,
     freed_by_eviction,
+    freed_by_preemption,
 )
 from holdfast.explanation.host_ports import other_ports
 from holdfast.explanation.missing_claims import awaited_slices
@@ -65,7 +66,6 @@ from holdfast.explanation.verdicts import (
     fits_on,
     place,
     rejection_on,
-    starts_on,
 )
 from holdfast.explanation.waits import consider_wait, freed_by_waiting, wait_steps
 from holdfast.scheduler.cluster.records import PodRecord
@@ -188,6 +188,9 @@ def _consider_single(
             priority_repairs(snapshot, advisor.subject, pod, row),
         ):
             any(advisor.propose_once(actions_of(each), each) for each in options)
+        freed = freed_by_preemption(snapshot, pod, row)
+        for each in smaller_beside(snapshot, advisor.subject, pod, row, freed) if freed else ():
+            advisor.propose_once(actions_of(each), each)
         any(
             advisor.propose_once(("MoreCpus",), each)
             for each in more_cpus(snapshot, advisor.subject, pod, row)
@@ -281,6 +284,7 @@ class _Search:
         self, advisor: Advisor, row: int, with_evictions: bool, first: tuple[Repair, ...] = ()
     ) -> None:
         self._advisor = advisor
+        self._counts_evictions = advisor.counts_evictions
         self._snapshot = advisor.snapshot
         self._row = row
         self._with_evictions = with_evictions
@@ -319,7 +323,7 @@ class _Search:
             later = {_key(change) for other in repairs[at + 1 :] for change in other.change.objects}
             if later.isdisjoint(map(_key, each.change.objects)):  # those were made on top of it
                 with _made(self._advisor, rest):
-                    is_enough = bool(starts_on(self._snapshot, self._advisor.goal))
+                    is_enough = self._advisor.starts_now()
                 if is_enough:
                     return self._needed(rest)
         return repairs
@@ -331,7 +335,9 @@ class _Search:
             pod = self._advisor.subject.record(snapshot)
             if pod is None or self._is_too_small(pod):
                 return _NO_WAY, []
-            if fits_on(snapshot, pod, row):
+            if fits_on(snapshot, pod, row) or (
+                self._counts_evictions and repairs and self._advisor.evicts_now()
+            ):
                 return None, []
             rejection = rejection_on(snapshot, pod, row)
             missing = tuple(sorted(missing_on(snapshot, pod, row).items()))
@@ -373,6 +379,7 @@ class _Search:
             yield from priority_repairs(snapshot, subject, pod, row)
         if rejection.plugin in _CAPACITY or rejection.resolvable:
             freed = [freed_by_waiting(snapshot, pod, row), freed_by_deletion(snapshot, pod, row)]
+            freed.append(freed_by_preemption(snapshot, pod, row))
             yield from wait_steps(snapshot, subject, pod, row)
             yield from deletion_steps(snapshot, pod, row)
             if self._with_evictions:

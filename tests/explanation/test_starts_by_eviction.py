@@ -1,0 +1,187 @@
+"""What `explain` advises where a pod would start by itself by preempting or reclaiming: only what has
+to be changed before, and no ends of pods that the scheduler evicts anyway.
+
+Each advised change is applied to the objects, and a scheduler that knows nothing of explanations must
+then evict pods and bind the pod.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from explanation.test_situations import (
+    AFFINITY,
+    DB,
+    IGNORED,
+    QUEUE,
+    Row,
+    affinity_to,
+    annotated,
+    as_they_are,
+    check_applied,
+    full,
+    in_default,
+    on_n1,
+)
+from harness.objects import Raw, node, pod, pod_group, queue, reservation
+
+N1 = node("n1", cpu="8", labels={"disk": "ssd"})
+HIGH: dict[str, Any] = {"priority": 100}
+LOW = [full("low0", "4", "n1", priority=0), full("low1", "4", "n1", priority=0)]
+
+
+class Case(NamedTuple):
+    objects: list[Raw]
+    advice: list[str]
+    """The texts of all advice."""
+    says: tuple[str, ...] = ()
+    kind: str = "Pod"
+    name: str = "p"
+
+
+def in_queue(name: str) -> Raw:
+    return annotated(**{QUEUE: name})
+
+
+def of_a(count: int) -> list[Raw]:
+    return [full(f"a{i}", "2", "n1", metadata=in_queue("a")) for i in range(count)]
+
+
+def with_port(raw: Raw, *ports: int) -> Raw:
+    raw["spec"]["containers"][0]["ports"] = [{"containerPort": n, "hostPort": n} for n in ports]
+    return raw
+
+
+WITH_QUEUES = [N1, queue("a", weight=1), queue("research", weight=1), *of_a(4)]
+CASES = {
+    "misspelt selector": Case(
+        [N1, *LOW, pod("p", "4", nodeSelector={"disk": "sdd"}, **HIGH)],
+        ["set nodeSelector disk: ssd instead of disk: sdd; then it preempts default/low1 on n1"],
+    ),
+    "taint": Case(
+        [node("n1", cpu="8", taints=[DB]), *LOW, pod("p", "4", **HIGH)],
+        ["tolerate dedicated=db:NoSchedule; then it preempts default/low1 on n1"],
+    ),
+    "cordoned": Case(
+        [node("n1", cpu="8", unschedulable=True), *LOW, pod("p", "4", **HIGH)],
+        ["uncordon n1 (kubectl uncordon n1); then it preempts default/low1 on n1"],
+    ),
+    "gate": Case(
+        [N1, *LOW, pod("p", "4", schedulingGates=[{"name": "x.io/wait"}], **HIGH)],
+        [
+            "remove the scheduling gates x.io/wait of default/p; then it preempts default/low1 on n1",
+        ],
+    ),
+    "reservation that does not exist": Case(
+        [N1, *LOW, pod("p", "4", metadata={"annotations": affinity_to({"name": "gone"})}, **HIGH)],
+        [
+            f"remove the annotation {AFFINITY}, so that it may use free capacity; then it preempts "
+            "default/low1 on n1"
+        ],
+    ),
+    "larger than the node": Case(
+        [N1, *LOW, pod("p", "12", **HIGH)],
+        [
+            "request at most 8 cpu instead of 12; then it preempts default/low0, default/low1 on n1",
+        ],
+    ),
+    "beside a reservation": Case(
+        [
+            N1,
+            on_n1(reservation("r1", "4", app="web")),
+            full("low", "4", "n1", priority=0),
+            pod("p", "8", **HIGH),
+        ],
+        [
+            "request at most 4 cpu instead of 8; then it preempts default/low on n1",
+            "delete the reservation r1 on n1; then it preempts default/low on n1",
+        ],
+    ),
+    "one of two pods has a higher priority": Case(
+        [
+            N1,
+            with_port(full("a", "1", "n1", priority=0), 80),
+            with_port(full("b", "1", "n1", priority=1000), 81),
+            with_port(pod("p", "1", **HIGH), 80, 81),
+        ],
+        [
+            "use the host port 82 instead of 80 and 83 instead of 81; then it fits n1",
+            "end pod default/b (priority 1000) on n1; then it preempts default/a on n1",
+        ],
+    ),
+    "misspelt queue": Case(
+        [*WITH_QUEUES, pod("p", "2", metadata=in_queue("reserch"))],
+        [
+            "name the queue research instead of reserch; then it reclaims 2 cpu from queue a "
+            "(default/a3) on n1",
+            "create the queue reserch; then it reclaims 2 cpu from queue a (default/a3) on n1",
+        ],
+    ),
+    "closed queue": Case(
+        [
+            *WITH_QUEUES,
+            queue("b", weight=1) | {"status": {"state": "Closed"}},
+            pod("p", "2", metadata=in_queue("b")),
+        ],
+        [
+            "open the queue b (kubectl patch queue b --subresource=status --type=merge -p "
+            '\'{"status":{"state":"Open"}}\'); then it reclaims 2 cpu from queue a (default/a3) on n1'
+        ],
+    ),
+    "more than its queue deserves": Case(
+        [*WITH_QUEUES, pod("p", "6", metadata=in_queue("research"))],
+        [
+            "request at most 4 cpu instead of 6; then it reclaims 4 cpu from queue a (default/a3, "
+            "default/a2) on n1"
+        ],
+    ),
+    "queue that is not reclaimable": Case(
+        [
+            N1,
+            queue("a", weight=1, reclaimable=False),
+            queue("b", weight=1),
+            *of_a(4),
+            pod("p", "4", metadata=in_queue("b")),
+        ],
+        [
+            "set reclaimable: true in queue a; then it reclaims 4 cpu from queue a (default/a3, "
+            "default/a2) on n1"
+        ],
+        ("nothing is reclaimed from queue a, of which reclaimable is false",),
+    ),
+    "gang that lacks a member": Case(
+        [N1, *LOW, in_default(pod_group("g", 2)), pod("p", "4", group="g", **HIGH)],
+        [
+            "create 1 more pod of PodGroup default/g; then it preempts default/low1, default/low0 on "
+            "n1",
+            "lower minMember of PodGroup default/g to 1; then it preempts default/low1 on n1",
+        ],
+    ),
+    "behind another one that does not take its victims": Case(
+        [
+            N1,
+            *LOW,
+            pod("older", "1", priority=200, nodeSelector={"disk": "none"}),
+            pod("p", "4", nodeSelector={"disk": "sdd"}, **HIGH),
+        ],
+        ["set nodeSelector disk: ssd instead of disk: sdd; then it preempts default/low1 on n1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_pod_is_ended_that_the_scheduler_evicts(name: str) -> None:
+    case = CASES[name]
+    report = check_applied(Row(case.objects, list(case.says), [], case.name, case.kind))
+    assert [each.text for each in report.advice] == case.advice
+
+
+def test_nothing_is_advised_if_it_preempts_anyway() -> None:
+    ignored = {"labels": {IGNORED: "true"}}
+    report = as_they_are("Pod", "p", N1, *LOW, pod("p", "4", metadata=ignored, **HIGH))
+    assert "it can preempt default/low1 of lower priority on n1, and will if it is tried" in (
+        report.details
+    )
+    assert not report.advice
