@@ -37,6 +37,8 @@ class Start(NamedTuple):
     start."""
     evicts: bool = False
     """Whether it preempts or reclaims."""
+    is_beside_others: bool = False
+    """Whether those that are tried before it were placed already."""
 
 
 NO_START = Start([])
@@ -62,7 +64,7 @@ def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     """How it would start now by preempting or reclaiming, also beside those that are tried before it
     and fit."""
     alone = _evicting(snapshot, goal)
-    return _beside_others(snapshot, goal) if alone.nodes else alone
+    return _beside_others(snapshot, goal) if alone.nodes and not alone.is_beside_others else alone
 
 
 def _beside_others(snapshot: ClusterSnapshot, goal: Goal) -> Start:
@@ -147,4 +149,4 @@ def _reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     if plan is None:
         return NO_START
     nodes = sorted({snapshot.cluster.nodes.name(row) for _, row in plan.places})
-    return Start(nodes, f"it reclaims {plan_text(snapshot, plan)}", True)
+    return Start(nodes, f"it reclaims {plan_text(snapshot, plan)}", True, True)

@@ -14,10 +14,12 @@ from holdfast.api.plurals import plural
 from holdfast.explanation.other_pods import started
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import profile_for
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.actions.reclaim import ReclaimPlan
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
@@ -152,8 +154,24 @@ def _plan(snapshot: ClusterSnapshot, pod: PodRecord) -> ReclaimPlan | None:
     jobs = snapshot.cluster.jobs
     job = jobs.of(pod)
     names = {each.name for each in jobs.partners(job)} if job is not None else set()
+    if job is None and not _is_large_enough(snapshot, pod):
+        return None
     found = _plans(snapshot, pod)
     return next((plan for plan in found if plan.leader is pod or plan.leader.job in names), None)
+
+
+def _is_large_enough(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    """Whether some node that is eligible but for its pods has what the pod requests, were it empty."""
+    scheduler, nodes = snapshot.scheduler, snapshot.cluster.nodes
+    profile = profile_for(scheduler, pod)
+    column = scheduler.columns.column(profile, pod.cls)
+    if column.rejected is not None:
+        return False
+    dry_run = DryRun(snapshot.cluster, column, pod, profile.pins(pod))
+    rows = dry_run.resolvable() | column.fits
+    for slot, asked in pod.cls.requests:
+        rows = rows & (nodes.allocatable[slot, : nodes.size] >= asked)
+    return bool(rows.any())
 
 
 def _plans(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReclaimPlan]:
