@@ -140,6 +140,21 @@ def test_a_pod_of_higher_priority_takes_the_node_first() -> None:
     )
 
 
+def test_it_is_said_that_nothing_helps_where_others_take_what_becomes_free() -> None:
+    report = explained_pod(full("a", "8", "n1"), pod("first", "2", **HIGH), pod("p", "8"))
+    first, *_, last = [each for each in report.details if "closest" not in each]
+    assert first == "once capacity is free, default/first is tried before it and takes n1"
+    assert (last, report.advice) == ("nothing that was tried would help", [])
+
+
+def test_a_new_node_that_another_pod_takes_is_not_named() -> None:
+    """It was only tried."""
+    zone: Raw = {"nodeSelector": {"topology.kubernetes.io/zone": "x"}}
+    report = explained_pod(pod("first", "8", **HIGH, **zone), pod("p", "8", **zone))
+    assert not any("new-node" in each for each in report.details)
+    assert report.details[-1] == "nothing that was tried would help"
+
+
 @pytest.mark.parametrize("cpu", ["4", "9"], ids=["beside", "fits nowhere"])
 def test_a_pod_that_is_tried_first_and_leaves_enough(cpu: str) -> None:
     report = explained_pod(pod("first", cpu, **HIGH), pod("p", "4"))

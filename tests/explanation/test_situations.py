@@ -329,7 +329,16 @@ SITUATIONS: dict[str, Row] = {
         ["scheduling gates", "the most a node has is 8"],
         [],
     ),
-    "other scheduler": Row([N1, pod("p", schedulerName="nobody")], ["nobody"], []),
+    "other scheduler": Row(
+        [N1, pod("p", schedulerName="nobody")],
+        ["Its schedulerName is nobody", "only a scheduler that serves nobody places it"],
+        ["SetScheduler"],
+    ),
+    "nodes without allocatable": Row(
+        [{**node("n1"), "status": {}}, pod("p", "1")],
+        ["n1 has no status.allocatable: the kubelet has not reported it"],
+        [],
+    ),
     "too full, ends unknown": Row(
         [N1, full("a", "6", "n1"), pod("p", "4")],
         ["closest: n1, short of 2 cpu", "is unknown"],

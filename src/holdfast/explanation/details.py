@@ -84,6 +84,12 @@ Details = Callable[[ClusterSnapshot, PodRecord, list[str]], Iterable[str]]
 def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     table = snapshot.cluster.nodes
     asked, served = requested(pod), served_by_classes(snapshot, pod)
+    empty = [name for name in nodes if not table.allocatable[:, row_of(snapshot, name)].any()]
+    if empty:
+        has = plural(len(empty), "has", "have")
+        yield f"{few(empty, _NODES)} {has} no status.allocatable: the kubelet has not reported it"
+    if len(empty) == table.count:
+        return
     impossible = absent = False
     for slot, wanted in asked.items():
         most, name = largest(snapshot, slot), table.slots.name(slot)

@@ -77,8 +77,9 @@ def served_schedulers(scheduler: Scheduler) -> list[str]:
 def consider_scheduler(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
 ) -> None:
-    """The served scheduler whose name is most like the one that is not served."""
-    for near in nearest(pod.scheduler, served_schedulers(snapshot.scheduler)):
+    """The served scheduler whose name is most like the one that is not served, or else the first."""
+    served = served_schedulers(snapshot.scheduler)
+    for near in nearest(pod.scheduler, served) or served[:1]:
         objects = spec_changes(snapshot, subject, lambda spec: {"schedulerName": near})  # noqa: B023
         text = f"set schedulerName: {near} instead of {pod.scheduler}"
         advisor.propose(repair(text, "SetScheduler", objects))

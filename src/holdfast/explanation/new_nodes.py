@@ -42,8 +42,10 @@ def consider_new_node(
         made = create(NODE, _like(raw, labels), follows=True)  # its kubelet registers it
         like = f"(tried as {_NAME}, like {name} without its pods)"
         repairs = repair(f"add a node with {text} {like}", "AddNode", [made], DELETE_RESERVATION)
+        takers = dict(advisor.takers)
         if advisor.propose(repairs):
             return
+        advisor.takers = takers  # who takes a node that does not exist is no fact
 
 
 def _of_volumes(

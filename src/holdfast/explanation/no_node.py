@@ -142,7 +142,7 @@ def explain_no_node(
         return
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
-    if not (advisor.advice or advisor.takers or is_known) and snapshot.cluster.nodes.count:
+    if not (advisor.advice or is_known) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
 
 

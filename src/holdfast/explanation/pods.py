@@ -135,6 +135,9 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
             f"{', '.join(served_schedulers(scheduler))} (see --config)"
             f"{did_you_mean(pod.scheduler, served_schedulers(scheduler)) or '.'}"
         )
+        report.details.append(
+            f"only a scheduler that serves {pod.scheduler} places it; whether one runs is not known"
+        )
         consider_scheduler(snapshot, subject, pod, advisor)
         report.advice = advisor.advice
         return
