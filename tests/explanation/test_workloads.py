@@ -341,6 +341,27 @@ def test_a_pod_that_must_be_deleted_before_its_template_matters(kind: str, spec:
     assert world_of(changed(objects, advice.change)).node_of("p") == "n1"
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+def test_no_pod_is_replaced_that_is_yet_to_be_created(kind: str) -> None:
+    """The pods of a manifest that is only checked."""
+    above = workload(kind, "db", 2, cpu="5")
+    sets = [workload("ReplicaSet", "db", 2, cpu="5")] if kind == "Deployment" else []
+    for each in (above, *sets):
+        del each["spec"]["template"]["spec"]["priorityClassName"]
+    for each in sets:
+        each["metadata"]["ownerReferences"] = owner("Deployment", "db")
+    metadata = {"ownerReferences": owner("ReplicaSet" if sets else kind, "db")}
+    placed = [full(f"db-{at}", "4", "n1", metadata=metadata) for at in range(2)]
+    snapshot = snapshot_of(
+        world_of([N1, *(sets or [above]), *placed, pod("p", "4", metadata=metadata)])
+    )
+    last = f", in the template of {kind} db; then all 3 pods fit: n1"
+    assert not any(each.text.endswith(last) for each in explain(snapshot, above).advice)
+    snapshot.is_hypothetical = True
+    (advice,) = explain(snapshot, above).advice
+    assert advice.text.endswith(last)
+
+
 def test_a_parallel_stateful_set_replaces_its_pending_pod() -> None:
     _, report = kept_by("StatefulSet", podManagementPolicy="Parallel")
     assert "kubectl delete" not in report.advice[0].text

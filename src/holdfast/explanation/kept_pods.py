@@ -40,7 +40,8 @@ def with_rollout(
     text."""
     pod = subject.record(snapshot) if subject.info is POD else None
     edits = [each for each in change.objects if each.info is DEPLOYMENT and "template" in _spec(each)]
-    update = rolling_update_of(snapshot, pod, again=True) if pod is not None and edits else None
+    is_known = pod is not None and edits and not snapshot.is_hypothetical
+    update = rolling_update_of(snapshot, pod, again=True) if pod is not None and is_known else None
     if update is None:
         return change, ""
     ended: list[ObjectChange] = []
@@ -74,7 +75,7 @@ def with_deletions(
         raw = snapshot.find(POD, each.name, each.namespace)
         if raw is not None and keeps_pods(snapshot, raw):
             kept[each.name] = (raw, each.body)
-    if not kept:
+    if not kept or snapshot.is_hypothetical:
         return change, ""
     body = next(iter(kept.values()))[1]
     for raw in others:

@@ -35,7 +35,8 @@ _MOST_TRIED = 200
 _SHOWN = 3
 _REPLACED = ("Deployment", "Job")
 """Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
-replaces them one by one, after its pending pod has started beside them."""
+replaces them one by one, after its pending pod has started beside them; one that is yet to be created
+has none."""
 _OF_EACH = ("volumes",)
 """Fields of a spec that may differ between the pods of one workload."""
 
@@ -104,13 +105,14 @@ def replicas_that_start(
     if edits and not place:
         return None
     more: list[ObjectChange] = []
+    replaced = (*_REPLACED, "StatefulSet") if snapshot.is_hypothetical else _REPLACED
     for each in others:
         record = each.record(snapshot)
         if record is None:
             continue
         if record.row < 0:
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
-        elif edits and any(f"of {kind} " in place for kind in _REPLACED):
+        elif edits and any(f"of {kind} " in place for kind in replaced):
             more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
     with applied(snapshot, more):

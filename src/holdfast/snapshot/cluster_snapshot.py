@@ -44,6 +44,8 @@ class ClusterSnapshot:
     """By (namespace, name)."""
     warnings: list[str] = field(default_factory=list)
     """What could not be read."""
+    is_hypothetical: bool = False
+    """Whether the pods that are explained are yet to be created, so that none has to be replaced."""
 
     @property
     def cluster(self) -> Cluster:
