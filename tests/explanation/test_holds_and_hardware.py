@@ -9,13 +9,18 @@ import pytest
 
 from explanation.test_situations import (
     ESTIMATE,
+    HELD,
+    LIMIT,
     N1,
     Row,
+    affinity_to,
     check,
     claim,
     explained,
     full,
     in_default,
+    limited,
+    on_n1,
     snapshot_of,
     using,
     volume,
@@ -347,6 +352,29 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["Device Joint-Allocate rules violation"],
         ["RemoveAnnotation"],
+    ),
+    "limits that no node allows": Row(
+        [
+            node("n1", cpu="8", annotations={LIMIT: '{"cpu": 100, "memory": "150%"}'}),
+            limited("a", "1", "8"),
+            limited("p", "1", "4"),
+        ],
+        ["limits add up to 8 of 8 cpu allowed (100% of allocatable), and its limit is 4"],
+        ["RaiseLimitRatio"],
+    ),
+    "gate of Kueue": Row(
+        [N1, pod("p", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])],
+        ["scheduling gates to remove: kueue.x-k8s.io/admission (removed by Kueue on admission)"],
+        ["RemoveGates"],
+    ),
+    "required reservation on a cordoned node": Row(
+        [
+            node("n1", cpu="8", unschedulable=True),
+            on_n1(HELD),
+            pod("p", "4", app="web", annotations=affinity_to({"name": "peak"})),
+        ],
+        ["its reservation cannot be used, since the node is cordoned: n1"],
+        ["Uncordon"],
     ),
     "half a core": Row(
         [BIG, topology(), lsr("p", "1", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],

@@ -58,6 +58,7 @@ snapshot.
     overdue_pods           pods that are being deleted for longer than their grace period
     rolling_updates        rolling updates of Deployments
     kept_pods              pods that their workload does not replace when its template changes
+    limit_ratios           higher limits of pods on a node
     device_taints          taints of devices
     advice                 keeps the changes that help
     report                 the explanation as data

@@ -31,7 +31,7 @@ from holdfast.explanation.no_node import (
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.repair_search import consider_nodes
-from holdfast.explanation.repairs import Repair, remove_gates
+from holdfast.explanation.repairs import Repair, gates_text, remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.smaller_requests import consider_smaller_members
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place
@@ -147,9 +147,8 @@ def uncounted_members(
         repairs.append(set_scheduler(snapshot, foreign, own))
     more = [pod for pod in foreign if repairs and not pod.gates]
     if gated and _lack(partners, [*counted, *more]):
-        names = ", ".join(dict.fromkeys(gate for pod in gated for gate in pod.gates))
         texts.append(f"Blocked by scheduling gates: {pods_text(gated)}.")
-        report.details.append(f"scheduling gates of {pods_text(gated)} to remove: {names}")
+        report.details.append(f"scheduling gates of {pods_text(gated)} to remove: {gates_text(gated)}")
         repairs.append(remove_gates(snapshot, gated))
     return texts, repairs
 

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.affinity import Taint
+from holdfast.api.names import TAINT_UNSCHEDULABLE
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
 from holdfast.api.resources import is_pod_level, is_sidecar
+from holdfast.api.selectors import tolerated
 from holdfast.api.similar_names import did_you_mean, similar_names
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
@@ -54,6 +56,7 @@ from holdfast.scheduler.plugins.pod_topology_spread import compiled_constraint
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
+_CORDON = Taint(key=TAINT_UNSCHEDULABLE, effect="NoSchedule")
 _LINES = 3
 _SAME_DOMAIN = 0.8
 """The ratio of equal characters from which two domains of resources are similar."""
@@ -418,6 +421,24 @@ def users_of_claims(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, list
 # Reservations
 
 
+def _reservations(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """Why reservations that the pod requires, or others for its owners, keep it off nodes."""
+    yield from _same_owners(snapshot, pod, nodes)
+    if pod.reservation is not None or tolerated(_CORDON, pod.cls.tolerations):
+        return
+    matching = snapshot.cluster.reservations.matching(pod.cls)
+    rows = {name: row_of(snapshot, name) for name in nodes}
+    on = snapshot.cluster.ledger.reservations.on
+    cordoned = [
+        name
+        for name, row in rows.items()
+        if snapshot.cluster.nodes.info[row].unschedulable
+        and any(entry.reservation.owner_spec_id in matching for entry in on(row))
+    ]
+    if cordoned:
+        yield f"its reservation cannot be used, since the node is cordoned: {few(cordoned, _NODES)}"
+
+
 def _same_owners(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     """The reusable reservations for the same owners that keep another one off their nodes."""
     own = pod.reservation
@@ -458,5 +479,5 @@ _BY_PLUGIN: dict[str, Details] = {
     "DeviceShare": device_details,
     "DynamicResources": claim_details,
     "NodeNUMAResource": numa_details,
-    "Reservation": _same_owners,
+    "Reservation": _reservations,
 }

@@ -25,7 +25,7 @@ from holdfast.explanation.queue_limits import (
 from holdfast.explanation.reclaim_repairs import consider_reclaim
 from holdfast.explanation.reclaimed_capacity import reclaiming
 from holdfast.explanation.repair_search import consider_nodes
-from holdfast.explanation.repairs import remove_gates
+from holdfast.explanation.repairs import gates_text, remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.resizes import note_resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
@@ -204,7 +204,7 @@ def _gated(
     report: Report,
 ) -> None:
     report.summary = "It is blocked by scheduling gates."
-    report.details.append(f"scheduling gates to remove: {', '.join(pod.gates)}")
+    report.details.append(f"scheduling gates to remove: {gates_text([pod])}")
     job = snapshot.cluster.jobs.of(pod)
     others = waiting_members(snapshot, job) if job is not None and not job.is_ready else []
     needed = [each for each in others if each.gates and each is not pod]

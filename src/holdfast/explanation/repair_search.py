@@ -41,6 +41,7 @@ from holdfast.explanation.evictions import (
     freed_by_preemption,
 )
 from holdfast.explanation.host_ports import other_ports
+from holdfast.explanation.limit_ratios import consider_limit_ratios
 from holdfast.explanation.missing_claims import awaited_slices
 from holdfast.explanation.misspellings import corrections
 from holdfast.explanation.node_labels import unmet_labels
@@ -114,6 +115,8 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
         consider_other_places(snapshot, advisor.subject, pod, advisor)
     if not advisor.advice:
         _consider_combinations(advisor, groups, with_evictions=False)
+    if not advisor.advice:
+        consider_limit_ratios(advisor, pod, nearest)
     if not advisor.advice:
         consider_evictions_for_own(advisor, pod)
     if advisor.actions <= {("ChangePort",)}:  # its user may not care about capacity, but about the port

@@ -28,6 +28,8 @@ class Repair(NamedTuple):
     """The requests that it changes, if it changes nothing else."""
 
 
+_KUEUE = "kueue.x-k8s.io/"
+"""The prefix of scheduling gates that Kueue sets, and removes on admission."""
 WAIT, CONFIGURE, RESIZE, DELETE_RESERVATION, EVICT = range(5)
 """The costs of changes, cheapest first."""
 
@@ -71,15 +73,28 @@ def edits_migration(snapshot: ClusterSnapshot, change: ObjectChange) -> bool:
 def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:
     """The pods, or reservations, without their scheduling gates. Unlike most of a pod's spec, these can
     be removed from an existing pod."""
-    gates = ", ".join(dict.fromkeys(gate for pod in pods for gate in pod.gates))
-    whose = f" of {few([f'{pod.namespace}/{pod.name}' for pod in pods], 3)}"
+    gates = dict.fromkeys(gate for pod in pods for gate in pod.gates)
+    own = ", ".join(gate for gate in gates if not gate.startswith(_KUEUE))
+    whom = few([f"{pod.namespace}/{pod.name}" for pod in pods], 3)
+    texts = [f"remove the scheduling gates {own} of {whom}"] if own else []
+    if any(gate.startswith(_KUEUE) for gate in gates):
+        texts.append(f"have Kueue admit {whom} (see its Workload)")
     body: Raw = {"spec": {"schedulingGates": None}}
     objects = []
     for subject in map(Subject.of, pods):
         raw = subject.raw(snapshot)
         change = {"spec": {"template": body}} if subject.info is RESERVATION else body
         objects.append(patch(subject.info, raw, change))
-    return repair(f"remove the scheduling gates {gates}{whose}", "RemoveGates", objects)
+    return repair(" and ".join(texts), "RemoveGates", objects)
+
+
+def gates_text(pods: list[PodRecord]) -> str:
+    """`a, b`, and who removes those of Kueue."""
+    gates = list(dict.fromkeys(gate for pod in pods for gate in pod.gates))
+    of_kueue = [gate for gate in gates if gate.startswith(_KUEUE)]
+    which = f"{few(of_kueue)} is " if len(of_kueue) < len(gates) else ""
+    note = f" ({which}removed by Kueue on admission)" if of_kueue else ""
+    return f"{', '.join(gates)}{note}"
 
 
 def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:
