@@ -245,6 +245,17 @@ def test_members_are_found_however_they_name_their_group(cluster: ServedCluster)
     )
 
 
+def test_a_gang_without_a_pod_group_is_found_by_the_annotations_of_its_pods(
+    cluster: ServedCluster,
+) -> None:
+    prefix = "gang.scheduling.koordinator.sh/"
+    gang = {"annotations": {f"{prefix}name": "k", f"{prefix}min-available": "3"}}
+    cluster.create(pod("k-0", "1", metadata=gang, memory="1Gi")).settle()
+    found = explained(cluster, "podgroup", "k")
+    assert found["object"] == "gang default/k"
+    assert found["summary"].startswith("0 of 1 member has a node, 3 are needed.")
+
+
 def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
     waits = {"annotations": {"scheduling.k8s.io/group-name": "queued"}}
     cluster.create(

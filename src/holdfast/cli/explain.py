@@ -110,15 +110,24 @@ def explain(
     from holdfast.cli.options import load_setup
     from holdfast.cli.printing import as_json, as_yaml
     from holdfast.cli.snapshot import warned_snapshot
+    from holdfast.explanation.explainer import declared_gang, find
     from holdfast.explanation.explainer import explain as explain_object
-    from holdfast.explanation.explainer import find
 
     wanted, name = _read(kind, name)
     setup = load_setup(config)
 
     async def work(server: ObjectLister) -> str:
-        found = await _located(server, wanted, name, namespace, all_namespaces)
-        cluster = await warned_snapshot(server, setup)
+        try:
+            found = await _located(server, wanted, name, namespace, all_namespaces)
+            cluster = await warned_snapshot(server, setup)
+        except Failure:
+            if wanted.name != "podgroup":
+                raise
+            cluster = await warned_snapshot(server, setup)
+            declared = declared_gang(cluster, name, server.namespace)
+            if declared is None:
+                raise
+            found = declared
         where = found["metadata"].get("namespace") or ""
         raw = find(cluster, wanted.infos, name, where) or found
         await _add_deployment(server, cluster, raw)

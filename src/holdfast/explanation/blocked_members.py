@@ -5,7 +5,7 @@ priority and age, without those that are gated or another scheduler's. A member 
 explained beside the members that did.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.api.similar_names import did_you_mean
@@ -19,6 +19,7 @@ from holdfast.explanation.gang_changes import (
     waiting_members,
 )
 from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps, first_of_each_class
+from holdfast.explanation.matching_reservations import near_owners
 from holdfast.explanation.misspellings import served_schedulers
 from holdfast.explanation.no_node import (
     NOTHING_HELPS,
@@ -31,15 +32,16 @@ from holdfast.explanation.no_node import (
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.repair_search import consider_nodes
-from holdfast.explanation.repairs import Repair, gates_text, remove_gates
+from holdfast.explanation.repairs import Repair, gates_text, remove_gates, repair
 from holdfast.explanation.report import Report
+from holdfast.explanation.reservation_repairs import consider_owners
 from holdfast.explanation.smaller_requests import consider_smaller_members
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place, preempts
 from holdfast.explanation.waits import consider_gang_wait
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
-from holdfast.snapshot.cluster_changes import ObjectChange, applied
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _FEWER = 4
 """How many values of minMember are tried."""
@@ -173,7 +175,7 @@ def _blocked(
 ) -> str:
     """Explains the first of the members that have no node; it stands for those that scheduling cannot
     tell apart."""
-    blocked = members[0]
+    blocked = _without_node(snapshot, members)
     named = pods_text(pod for pod in members if pod.cls is blocked.cls)
     alone = place(snapshot.scheduler, blocked)
     with advisor.about(Subject.of(blocked), *before):
@@ -188,13 +190,23 @@ def _blocked(
             report.holders = of_member.holders
             consider_smaller_members(advisor, blocked)
             text = f"{named}: {of_member.summary}"
-    for other in first_of_each_class(members)[1:_CLASSES]:
+    others = [each for each in first_of_each_class(members) if each.cls is not blocked.cls]
+    for other in others[: _CLASSES - 1]:
         with advisor.about(Subject.of(other), *before):
             verdicts = place(snapshot.scheduler, other)
             if verdicts.message:
                 consider_nodes(advisor, verdicts)
             consider_smaller_members(advisor, other)
     return text
+
+
+def _without_node(snapshot: ClusterSnapshot, members: list[PodRecord]) -> PodRecord:
+    """The first that would have no node even if pods were preempted for it, otherwise the first."""
+    for pod in first_of_each_class(members):
+        alone = place(snapshot.scheduler, pod)
+        if alone.message and not preempts(snapshot.scheduler, pod, alone):
+            return pod
+    return members[0]
 
 
 def same_domain(key: str) -> str:
@@ -225,6 +237,8 @@ def explain_beside(
             note_holders(snapshot, blocked, placing, report)
         else:
             why = f"no node with the same {job.topology_key} has enough left."
+        report.details += near_owners(snapshot, blocked)
+        used = list(_used_once(snapshot, blocked))
         earlier = tried.members.index(blocked) if blocked in tried.members else 0
         first = [] if tried.is_ready else tried.members[:earlier]
     if job.topology_key:
@@ -234,6 +248,12 @@ def explain_beside(
             "members are placed in order of priority and age: "
             f"{pods_text(first)} before {blocked.namespace}/{blocked.name}; in another order they fit"
         )
+    report.details += consider_owners(snapshot, blocked, advisor)
+    for fact, shared in used:
+        report.details.append(fact)
+        advisor.propose(*before, shared)
+    if blocked.reservation is not None:
+        consider_all_smaller(snapshot, job, advisor, before)
     if job.topology_key:  # less may be needed in another domain than in that of the nodes below
         consider_smaller_members(advisor, blocked)
     if placing.message:
@@ -242,3 +262,19 @@ def explain_beside(
     consider_gang_wait(advisor, blocked)
     consider_smaller_members(advisor, blocked)
     return why
+
+
+def _used_once(snapshot: ClusterSnapshot, blocked: PodRecord) -> Iterator[tuple[str, Repair]]:
+    """The reservations for the member that another one takes alone, and that might serve both."""
+    reservations = snapshot.cluster.reservations
+    matching = reservations.matching(blocked.cls)
+    for each in sorted(reservations.known.values(), key=lambda each: each.name):
+        raw = snapshot.find(RESERVATION, each.name)
+        if each.owner_spec_id not in matching or each.entry is None or raw is None:
+            continue
+        users = reservations.allocated_pods(each)
+        if users and not reservations.is_usable(each) and each.object.spec.once:
+            fact = f"reservation {each.name} serves one pod only (allocateOnce): {pods_text(users)}"
+            change = patch(RESERVATION, raw, {"spec": {"allocateOnce": False}})
+            text = f"set allocateOnce: false in reservation {each.name}"
+            yield fact, repair(text, "ShareReservation", [change])

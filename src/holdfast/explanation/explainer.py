@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 
 from holdfast.api.kinds import KindInfo
+from holdfast.api.names import SIGS_PODGROUP_API
 from holdfast.explanation.created_claims import claims_created
 from holdfast.explanation.groups import explain_group
 from holdfast.explanation.nodes import explain_node
@@ -50,3 +51,12 @@ def find(snapshot: ClusterSnapshot, infos: Iterable[KindInfo], name: str, namesp
         if info is POD and (namespace, name) in snapshot.ended_pods:
             return snapshot.ended_pods[namespace, name]
     return None
+
+
+def declared_gang(snapshot: ClusterSnapshot, name: str, namespace: str) -> Raw | None:
+    """An object for a gang that has none, because only annotations of its pods declare it."""
+    job = snapshot.cluster.jobs.get(namespace, name)
+    if job is None or job.group is not None or job.declared is None:
+        return None
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": SIGS_PODGROUP_API, "kind": "PodGroup", "metadata": metadata}

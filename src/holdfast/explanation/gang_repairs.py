@@ -12,6 +12,7 @@ from holdfast.explanation.capacity import missing_on, requested, shortages
 from holdfast.explanation.deletions import deletion_steps
 from holdfast.explanation.evictions import eviction_steps
 from holdfast.explanation.node_repairs import node_repairs
+from holdfast.explanation.phrases import pod_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.smaller_requests import resize
@@ -82,7 +83,9 @@ def consider_all_smaller(
     with applied(snapshot, _objects(before)):
         partners = snapshot.cluster.jobs.partners(snapshot.cluster.jobs.known[job.name])
         members = snapshot.scheduler.gangs.tried_members(partners)
-        subjects = [Subject.of(pod) for pod in first_of_each_class(members)]
+        alike = first_of_each_class(pod for pod in members if pod.reservation is None)
+        alike += [pod for pod in members if pod.reservation is not None]  # each is one object
+        subjects = [Subject.of(pod) for pod in alike]
     if len(subjects) < 2:
         return
     for eighths, share in _PARTS.items():
@@ -90,7 +93,7 @@ def consider_all_smaller(
             found = [each for one in subjects if (each := _resized(snapshot, one, eighths)) is not None]
         if len(found) < len(subjects):
             return
-        names = few([f"{pod.namespace}/{pod.name}" for pod in members])
+        names = few([pod_text(pod) for pod in members])
         text = f"request at most {share} of their resources in {names}"
         if advisor.propose(*before, repair(text, "Resize", _objects(found), RESIZE)):
             return

@@ -13,6 +13,7 @@ from holdfast.explanation.min_resources import (
     lacking_min_resources,
 )
 from holdfast.explanation.other_pods import takers_text
+from holdfast.explanation.phrases import job_text
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.queue_limits import (
     needed_members,
@@ -40,7 +41,8 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     else:
         phase = (raw.get("status") or {}).get("phase") or "Pending"
         job = jobs.get(namespace, name)
-    report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
+    title = f"PodGroup {namespace}/{name}" if job is None else job_text(job)
+    report = Report(title, str(phase), "")
     if job is None:
         report.summary = "It is invalid for the scheduler."
         return report

@@ -21,6 +21,7 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
     """The reservations of others that keep some of what the pod requests."""
     cluster = snapshot.cluster
     asked = requested(pod)
+    matching = cluster.reservations.matching(pod.cls)
     found = []
     for row in rows:
         own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
@@ -28,6 +29,10 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
             same = dict.fromkeys((*asked, *device_slots(snapshot, pod, entry)))
             idle = {slot: _kept(snapshot, entry, slot) for slot in same if slot != PODS}
             kept = {slot: amount for slot, amount in idle.items() if amount > 0}
+            if pod.job is not None and entry.pod.job == pod.job:
+                continue  # another reservation of the gang, which is tried with it
+            if pod.job is not None and entry.reservation.owner_spec_id in matching:
+                continue  # its own, which another member takes
             if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
                 continue
             is_starvation_hold = kind_of_holder(snapshot, entry.reservation) == "StarvationHold"

@@ -40,9 +40,22 @@ def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[Matchin
             found.append(_matching_reservation(cluster, column, reservation))
         elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
             ended = reservation.message or _condition_message(reservation) or reservation.error
+            if not ended and (users := _users_of_ended(cluster, reservation)):
+                ended = f"it served one pod only (allocateOnce), {users}"
             why = f"has ended: {ended}" if ended else "has ended"
             found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
     return found
+
+
+def _users_of_ended(cluster: Cluster, reservation: ReservationInfo) -> str:
+    """The pods that an ended reservation was allocated to; empty if it could serve several."""
+    if not reservation.object.spec.once:
+        return ""
+    owners = reservation.object.status.current_owners
+    names = [f"{owner.namespace}/{owner.name}" for owner in owners]
+    pods = [pod for pod in cluster.pods.values() if pod.reservation_uid == reservation.uid]
+    names += [f"{pod.namespace}/{pod.name}" for pod in pods]
+    return few(list(dict.fromkeys(names)), _NAMED)
 
 
 def _matches_owner(reservation: ReservationInfo, cls: PodClass) -> bool:

@@ -29,13 +29,13 @@ from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.new_nodes import consider_new_node
 from holdfast.explanation.overdue_pods import consider_overdue_pods
 from holdfast.explanation.own_reservations import waiting_for
-from holdfast.explanation.phrases import amounts_text, pods_text
+from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report, few
-from holdfast.explanation.reservation_repairs import consider_reservations
+from holdfast.explanation.reservation_repairs import consider_owners, consider_reservations
 from holdfast.explanation.rollouts import consider_rollout
 from holdfast.explanation.unused_claims import Deallocation, consider_unused_claims, deallocation
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
@@ -101,13 +101,20 @@ def explain_no_node(
         report.summary = own
     report.details += named_reservation(snapshot, pod)
     report.details += near_owners(snapshot, pod)
+    report.details += consider_owners(snapshot, pod, advisor)
     consider_misspellings(snapshot, subject, pod, advisor)
     if rejected is not None:
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
         nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
         preempts = bool(nomination.node or nomination.reserve_pods)
-        if preempts:
+        job = snapshot.cluster.jobs.of(pod)
+        if preempts and job is not None and not job.is_ready and pod.reservation is None:
+            preempts = False
+            report.details.append(
+                f"{job_text(job)} preempts nothing: not enough of its members would then have a node"
+            )
+        elif preempts:
             report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)
         note_holders(snapshot, pod, placing, report)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from holdfast.explanation.phrases import job_text
+from holdfast.explanation.phrases import job_text, pod_text
 from holdfast.explanation.repairs import controller_of, workload_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import (
@@ -252,4 +252,4 @@ def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[s
 def _taker(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     if (job := snapshot.cluster.jobs.of(pod)) is not None:
         return job_text(job)
-    return f"reservation {pod.name}" if pod.reservation else f"{pod.namespace}/{pod.name}"
+    return pod_text(pod)

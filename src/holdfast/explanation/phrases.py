@@ -25,8 +25,12 @@ def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
 
 
 def pods_text(pods: Iterable[PodRecord]) -> str:
-    """`default/a, default/b, and 3 more`"""
-    return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
+    """`default/a, default/b, and 3 more`; of reserve pods, `reservation a`"""
+    return few([pod_text(pod) for pod in pods], _FEW)
+
+
+def pod_text(pod: PodRecord) -> str:
+    return f"reservation {pod.name}" if pod.reservation else f"{pod.namespace}/{pod.name}"
 
 
 def named_pods(pods: list[PodRecord]) -> str:

@@ -9,6 +9,7 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import requested
 from holdfast.explanation.matching_reservations import UNTOLERATED, has_labels, near_labels, taints_text
 from holdfast.explanation.node_repairs import settings_repairs
+from holdfast.explanation.owner_corrections import owner_corrections
 from holdfast.explanation.repairs import (
     CONFIGURE,
     Repair,
@@ -36,6 +37,13 @@ def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: 
     for row in _rows_of_usable(snapshot, pod):
         if repairs := settings_repairs(snapshot, subject, pod, row):
             advisor.propose(*repairs)
+
+
+def consider_owners(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
+    """Proposes the owners that reservations should name for the pod; facts about what they name."""
+    for each in owner_corrections(snapshot, pod):
+        yield each.fact
+        advisor.propose(each.repair)
 
 
 def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:

@@ -8,6 +8,7 @@ from holdfast.api.plurals import number_of
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import NOTHING_HELPS, plain
+from holdfast.explanation.other_pods import placed
 from holdfast.explanation.pod_affinity import too_few_domains
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.repairs import repair
@@ -19,7 +20,7 @@ from holdfast.explanation.uncreated_pods import (
     pod_of_template,
     priority_class_text,
 )
-from holdfast.explanation.verdicts import Subject, place, rejection_on
+from holdfast.explanation.verdicts import Subject, place, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import applied, create, patch
@@ -44,7 +45,7 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     pods = _pods_of(snapshot, raw)
     placed = [pod for pod in pods if pod.row >= 0]
     groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
-    explained = [(those, _explained(snapshot, those[0])) for those in groups]
+    explained = [each for those in groups for each in _explained_alike(snapshot, those)]
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
         PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
@@ -63,7 +64,9 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if explained:
         those, first = explained[0]
         reason = _reason(snapshot, those, first)
-        report.summary += f" {len(pods) - len(placed)} pending: {reason}"
+        fitting = sum(len(each) for each, found in explained if found.ranked and found is not first)
+        fits = f", of which {number_of(fitting, 'fits', 'fit')} now" if fitting else ""
+        report.summary += f" {len(pods) - len(placed)} pending{fits}: {reason}"
         report.details, report.advice = first.details, first.advice
         if few := list(too_few_domains(snapshot, those[0], len(pods))):
             report.details = [*few, *(each for each in first.details if each != NOTHING_HELPS)]
@@ -195,6 +198,32 @@ def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> 
     if len(pods) == 1 or not there:
         return found.summary
     return f"Each can only run on its own node: {there}."
+
+
+def _explained_alike(
+    snapshot: ClusterSnapshot, pods: list[PodRecord]
+) -> Iterator[tuple[list[PodRecord], Report]]:
+    """The report on the first of these pods; if there is room for some of them only, one on the first
+    that has none once those have their nodes, before that on those."""
+    report = _explained(snapshot, pods[0])
+    if len(pods) == 1 or pods[0].job is not None or not starts_on(snapshot, Subject.of(pods[0])):
+        yield pods, report
+        return
+    with placed(snapshot, pods) as fitting:
+        bound = [(pod, snapshot.cluster.nodes.name(pod.row)) for pod in fitting]
+    left = [pod for pod in pods if all(pod is not each for each, _ in bound)]
+    raws = [(snapshot.find(POD, pod.name, pod.namespace), node) for pod, node in bound]
+    changes = [patch(POD, raw, {"spec": {"nodeName": node}}) for raw, node in raws if raw is not None]
+    if bound and left:
+        subject = Subject.of(left[0])
+        with applied(snapshot, changes):
+            record = subject.record(snapshot)
+            rest = _explained(snapshot, record) if record is not None else None
+        if rest is not None:
+            yield left, rest
+            yield [pod for pod, _ in bound], report
+            return
+    yield pods, report
 
 
 def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:

@@ -341,6 +341,12 @@ def test_a_job_starts_with_its_first_pod_even_if_its_pods_do_not_exist() -> None
     }
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), job]
     assert wait(answer(objects, "j", kind="job")) == 20 * 60
+    full = [
+        node(),
+        running(pod("a")),
+        job | {"spec": {**job["spec"], "parallelism": 3, "completions": 3}},
+    ]
+    assert answer(full, "j", kind="job").message == "none of its pods starts"
     job["spec"] = {"template": template, "suspend": True}
     found = answer([node(), job], "j", kind="job")
     assert found.status is StartStatus.NEVER and "suspend" in found.until

@@ -353,6 +353,8 @@ class Forecaster:
         return StartAnswer(name, StartStatus.NEVER, message=message, until="the cluster or it changes")
 
     def _message_of_members(self, target: ForecastTarget, outcome: FutureOutcome) -> str:
+        if target.raw["kind"] == "Job":
+            return "none of its pods starts"
         started = len(outcome.members.get(target.name, ()))
         return f"{started} of the {target.needed} pods that it still needs start"
 
