@@ -36,7 +36,9 @@ def _session(snapshot: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> str:
     path = tmp_path / "cluster.yaml"
-    path.write_text("---\n".join(json.dumps(raw) + "\n" for raw in (*CLUSTER, pod("waits", "20"))))
+    waits = pod("waits", "20")
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"  # the time of all answers
+    path.write_text("---\n".join(json.dumps(raw) + "\n" for raw in (*CLUSTER, waits)))
     return str(path)
 
 
