@@ -26,6 +26,9 @@ from explanation.test_situations import (
     on_n1,
 )
 from harness.objects import Raw, node, pod, pod_group, queue, reservation
+from holdfast.api.names import PREEMPTABLE
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 N1 = node("n1", cpu="8", labels={"disk": "ssd"})
 HIGH: dict[str, Any] = {"priority": 100}
@@ -159,6 +162,34 @@ CASES = {
             "lower minMember of PodGroup default/g to 1; then it preempts default/low1 on n1",
         ],
     ),
+    "misspelt priority class of a gang": Case(
+        [
+            N1,
+            *LOW,
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "urgent", "uid": "urgent"},
+                "value": 1000,
+            },
+            in_default(pod_group("g", 1, priorityClassName="urgnt")),
+            pod("p", "2", group="g"),
+        ],
+        [
+            "set priorityClassName: urgent instead of urgnt in PodGroup default/g; then it preempts "
+            "default/low1 on n1"
+        ],
+        ("names the PriorityClass urgnt, which does not exist; did you mean urgent?",),
+    ),
+    "pods that must not be preempted": Case(
+        [
+            N1,
+            full("low", "8", "n1", priority=0, metadata=annotated(**{PREEMPTABLE: "false"})),
+            pod("p", "4", **HIGH),
+        ],
+        ["end pod default/low (priority 0) on n1; then it fits n1"],
+        ("default/low on n1 is not preempted: volcano.sh/preemptable is false",),
+    ),
     "behind another one that does not take its victims": Case(
         [
             N1,
@@ -185,3 +216,17 @@ def test_nothing_is_advised_if_it_preempts_anyway() -> None:
         report.details
     )
     assert not report.advice
+
+
+def test_it_says_that_preemption_is_not_configured() -> None:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "actions": [{"name": "allocate"}]}
+    factory = SchedulerFactory.of(document)
+    report = as_they_are("Pod", "p", N1, *LOW, pod("p", "8", **HIGH), factory=factory)
+    said = "the action preempt is not configured: pods of lower priority are not preempted, as "
+    assert f"{said}default/low0, default/low1 on n1" in report.details
+
+
+def test_it_says_that_pods_preempt_no_reservations() -> None:
+    kept = on_n1(reservation("r1", "6", app="web"))
+    report = as_they_are("Pod", "p", N1, kept, pod("p", "4", **HIGH))
+    assert "a pod preempts no reservations, whatever its priority" in report.details

@@ -18,7 +18,7 @@ from holdfast.api.names import (
     WORKLOAD_API,
 )
 from holdfast.api.plurals import number_of
-from holdfast.api.similar_names import nearest
+from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.label_repairs import VALUE, is_discovered
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
@@ -41,6 +41,9 @@ def waiting_members(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
 
 def preemption_text(victims: list[PodRecord]) -> str:
     return f"it can preempt {pods_text(victims)} of lower priority, and will if it is tried"
+
+
+_PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
 
 
 # How many it needs
@@ -117,6 +120,26 @@ def label_keys(snapshot: ClusterSnapshot) -> list[str]:
     """The keys of the labels of nodes."""
     found = {key for raw in snapshot.all(NODE) for key in raw["metadata"].get("labels") or ()}
     return sorted(found)
+
+
+def misspelt_priority_class(snapshot: ClusterSnapshot, job: Job) -> tuple[str, list[Repair]]:
+    """A fact about a PriorityClass of the PodGroup that does not exist, and the group with those of
+    similar names; empty if it exists, or the group names none."""
+    info, raw = _group_object(snapshot, job)
+    name = str(((raw or {}).get("spec") or {}).get("priorityClassName") or "")
+    known = sorted(each["metadata"]["name"] for each in snapshot.all(_PRIORITY_CLASS))
+    if raw is None or not name or name in known or name.startswith("system-"):
+        return "", []
+    repairs = [
+        repair(
+            f"set priorityClassName: {near} instead of {name} in {job_text(job)}",
+            "CorrectPriorityClass",
+            [patch(info, raw, {"spec": {"priorityClassName": near}})],
+        )
+        for near in nearest(name, known)
+    ]
+    near_text = did_you_mean(name, known)
+    return f"{job_text(job)} names the PriorityClass {name}, which does not exist{near_text}", repairs
 
 
 def _group_object(snapshot: ClusterSnapshot, job: Job) -> tuple[KindInfo, Raw | None]:

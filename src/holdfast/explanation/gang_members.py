@@ -18,6 +18,7 @@ from holdfast.explanation.gang_changes import (
     create_group,
     create_members,
     lacking_pods,
+    misspelt_priority_class,
     preemption_text,
     same_names,
     without_partners,
@@ -90,6 +91,7 @@ def explain_member(
             f"It starts only together with the rest of its job. {job_text(job)}: {found.text}."
         )
         return False
+    consider_priority_class(snapshot, job, advisor, report)
     refusal = limits.admission_error(pod)
     lacks = job.lacks(job.waiting()) or not job.is_known
     if not job.is_ready and (lacks or not refusal) and (why := gang_refusal(snapshot, job)):
@@ -178,6 +180,17 @@ def gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
     if refusal is None:
         return ""
     return refusal.problem.message.replace(str(job.name), job_text(job))
+
+
+def consider_priority_class(
+    snapshot: ClusterSnapshot, job: Job, advisor: Advisor, report: Report
+) -> None:
+    """A PriorityClass of the PodGroup that does not exist: with another one it may preempt."""
+    text, repairs = misspelt_priority_class(snapshot, job)
+    if text:
+        report.details.append(text)
+    for each in repairs:
+        advisor.propose(each)
 
 
 def consider_job(

@@ -6,7 +6,11 @@ from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.blocked_members import explain_blocked_members, same_domain
 from holdfast.explanation.gang_changes import preemption_text, same_names, waiting_members
-from holdfast.explanation.gang_members import consider_job, consider_queue_of_gang
+from holdfast.explanation.gang_members import (
+    consider_job,
+    consider_priority_class,
+    consider_queue_of_gang,
+)
 from holdfast.explanation.min_resources import (
     admission_advice,
     consider_min_resources,
@@ -112,6 +116,7 @@ def _hindrance(
     snapshot: ClusterSnapshot, subject: Subject, job: Job, count: int, advisor: Advisor, report: Report
 ) -> str:
     """Why it does not start, if `count` more members fit."""
+    consider_priority_class(snapshot, job, advisor, report)
     if missing := job.lacks(job.waiting()):
         consider_job(snapshot, subject, job, advisor, report)
         return f"It has too few pods: {missing}."

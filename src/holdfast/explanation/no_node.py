@@ -31,6 +31,7 @@ from holdfast.explanation.overdue_pods import consider_overdue_pods
 from holdfast.explanation.own_reservations import waiting_for
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
+from holdfast.explanation.preemption_limits import preemption_limits
 from holdfast.explanation.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
@@ -147,6 +148,8 @@ def explain_no_node(
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
     if preempts:
         return
+    if rejected is None:
+        report.details += preemption_limits(snapshot, pod, placing, report.holders)
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not (advisor.advice or is_known) and snapshot.cluster.nodes.count:

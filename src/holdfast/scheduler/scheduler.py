@@ -349,6 +349,11 @@ class Scheduler:
         return next((action for action in self._actions if isinstance(action, PreemptAction)), None)
 
     @property
+    def preempts(self) -> bool:
+        """Whether it has the `preempt` action."""
+        return self._preempt() is not None
+
+    @property
     def reclaims(self) -> bool:
         """Whether it has the `reclaim` action."""
         return any(isinstance(action, Reclaim) for action in self._actions)
