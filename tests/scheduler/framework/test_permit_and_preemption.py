@@ -8,6 +8,7 @@ from harness.permit_gate import Gate
 from holdfast.metrics.scheduler_metrics import SchedulingMetrics
 from holdfast.plugin import Outcome, PodRecord
 from holdfast.plugin.testing import Cluster, node, pod
+from holdfast.scheduler.framework.interface import ClusterPlugin
 
 GANG = "gang.scheduling.koordinator.sh/"
 PREEMPTED = "0/1 nodes are available: 1 preempted."
@@ -77,10 +78,8 @@ def test_a_preemptor_may_wait_in_permit_itself() -> None:
     assert cluster.plugin().held == {"high"}
 
 
-class GateOfHolds(Gate):
-    """Makes preemption holds wait as well."""
-
-    permits_preemption_holds = True
+class GateOfHolds(Gate, ClusterPlugin):
+    """Makes preemption holds wait as well, as plugins of the cluster's own state can."""
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         is_hold = pod.name.startswith("preempted-for-")

@@ -14,7 +14,7 @@ from holdfast.sim.simulation import Simulation
 from holdfast.sim.what_if.question import WhatIfQuestion
 from holdfast.sim.windows.window_answers import Confidence, ReservationWindow, WindowReport
 from holdfast.sim.windows.window_search import WindowQuestion, WindowSearch
-from holdfast.snapshot.cluster_objects import of_documents
+from holdfast.snapshot.cluster_objects import ClusterObjects
 
 Raw = dict[str, Any]
 BEGIN = parse_time("2026-01-01T00:00:00Z")
@@ -65,6 +65,11 @@ def reservation(name: str, cpu: int, hours: float = 1, **annotations: str) -> Ra
     }
 
 
+def cluster_of(objects: list[Raw]) -> ClusterObjects:
+    """They state no time: it is the beginning."""
+    return ClusterObjects(tuple(documents(objects)), BEGIN, None)
+
+
 def at(minutes: float) -> str:
     return format_time(BEGIN + minutes * MINUTE)
 
@@ -85,7 +90,7 @@ def advise(
             each["metadata"]["labels"] = {"koordinator.sh/priority": str(priority)}
     within = options.pop("within", 24 * HOUR)
     question = WindowQuestion(wanted, hours * HOUR, within, LEAD, **options)
-    at_rest = WhatIfQuestion.about(SETUP, of_documents(documents(objects), None))
+    at_rest = WhatIfQuestion.about(SETUP, cluster_of(objects))
     cluster = at_rest.cluster
     return WindowSearch(cluster.scheduler, cluster.clock.epoch(), question).report()
 
@@ -221,7 +226,7 @@ def test_a_plan_of_lower_priority_that_would_be_displaced_is_named() -> None:
 
 def test_the_search_leaves_the_plans_as_they_were() -> None:
     objects = [node("n1"), node("n2"), reservation("other", 8, 1, starts_at=at(120))]
-    at_rest = WhatIfQuestion.about(SETUP, of_documents(documents(objects), None)).cluster
+    at_rest = WhatIfQuestion.about(SETUP, cluster_of(objects)).cluster
     calendar = at_rest.scheduler.cluster.reservations.calendar
 
     def plans() -> list[tuple[str, str, str, str]]:
@@ -310,7 +315,7 @@ def test_no_earlier_start_is_free(seed: int) -> None:
     question = WindowQuestion(
         [reservation("w", cpu, hours)], hours * HOUR, 16 * HOUR, LEAD, most_evictions=0
     )
-    at_rest = WhatIfQuestion.about(SETUP, of_documents(documents(objects), None)).cluster
+    at_rest = WhatIfQuestion.about(SETUP, cluster_of(objects)).cluster
     search = WindowSearch(at_rest.scheduler, at_rest.clock.epoch(), question)
     found = [each.start for each in search.report().windows if each.confidence is Confidence.KNOWN]
     firsts, before = [], False

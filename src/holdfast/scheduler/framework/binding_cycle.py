@@ -26,7 +26,7 @@ from holdfast.scheduler.framework.config.plugin_sets import (
 )
 from holdfast.scheduler.framework.failure_handler import FailureHandler, with_name
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
-from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
+from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Outcome, Plugin
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.state.cluster import Cluster
@@ -124,11 +124,13 @@ class BindingCycle:
     # Its steps
 
     def run_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
-        """The outcome of the first plugin that makes the pod wait or refuses it."""
-        is_preemption_hold = pod.reservation is not None and bool(pod.reservation.preemptor)
+        """The outcome of the first plugin that makes the pod wait or refuses it.
+
+        Of a preemption hold only plugins of the cluster's own state are asked: others are asked about
+        the preemptor, and one that waits for a hold which waits itself would preempt without end."""
+        if pod.reservation is not None and pod.reservation.preemptor:
+            plugins = [plugin for plugin in plugins if isinstance(plugin, ClusterPlugin)]
         for plugin in plugins:
-            if is_preemption_hold and not plugin.permits_preemption_holds:
-                continue
             try:
                 outcome = plugin.permit(pod, row)
                 if outcome is not FINE and any((checked := checked_outcome(plugin, outcome))[:2]):

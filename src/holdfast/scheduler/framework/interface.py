@@ -424,9 +424,6 @@ class Plugin:
     resources."""
     reads_volumes: ClassVar[bool] = False
     """Whether the plugin reads a pod's volumes; see above."""
-    permits_preemption_holds: ClassVar[bool] = False
-    """Whether `permit` is called for preemption holds, too. Their preemptors are asked about in any
-    case, and one that waits for a hold which waits itself may preempt again and again."""
 
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         self.handle = handle

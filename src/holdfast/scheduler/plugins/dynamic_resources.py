@@ -76,7 +76,6 @@ _NOTHING = Nomination()
 
 class DynamicResources(ClusterPlugin):
     name = DYNAMIC_RESOURCES
-    permits_preemption_holds = True
     wakes_on = (
         Change.NODE_ADDED
         | Change.NODE_LABELS

@@ -71,7 +71,6 @@ Choice = tuple[int, tuple[PodRecord, ...]]
 
 class ReservationPreemption(ClusterPlugin):
     name = "ReservationPreemption"
-    permits_preemption_holds = True
     wakes_on = Change.NONE
 
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
