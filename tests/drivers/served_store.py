@@ -43,6 +43,12 @@ class ServedStore(Store):
     def create(self, key: Key, raw: Raw) -> Raw:
         body = {**raw, "metadata": _without(raw["metadata"], _SERVERS_OWN)}
         status, made = self._requests.make("POST", path_of(_info(key), key.namespace), body)
+        if status == _CONFLICT and key.kind == "Event":
+            # The scheduler has a recorder of its own, with the same clock: it took the name.
+            name = f"{key.name}.1"
+            return self.create(
+                key._replace(name=name), raw | {"metadata": raw["metadata"] | {"name": name}}
+            )
         if status == _CONFLICT:
             raise AlreadyExists(key)
         _check(status, made)
