@@ -1,6 +1,7 @@
 """Selectors that no device matches and constraints between devices, of the requests of a pod's
 ResourceClaims: other values, or the claim without them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -111,12 +112,12 @@ def _other_selectors(
             yield from place.repairs(expression, shapes)
 
 
-class _Selector:
+class _Selector(ABC):
     """An expression at its place: in requests of claims, or in a class."""
 
+    @abstractmethod
     def changed(self, expression: str, other: str | None, text: str, cost: int) -> Iterator[Repair]:
         """The object with another expression; without it if that is None."""
-        raise NotImplementedError
 
     def repairs(self, expression: str, shapes: list[DeviceValues]) -> Iterator[Repair]:
         """A value that devices have in place of each literal."""
