@@ -17,8 +17,8 @@ from harness.claim_objects import (
 )
 from harness.objects import Raw, node, reservation
 from harness.world import World
-from holdfast.explanation.claim_details import claim_details
 from holdfast.explanation.explainer import explain
+from holdfast.explanation.facts.claim_details import claim_details
 from holdfast.explanation.report import Report
 from scheduler.managers.claims.test_held_devices import put, reserved
 

@@ -15,8 +15,8 @@ from explanation.test_situations import FACTORY, changed, in_default, world_of
 from harness.objects import Raw, core_group, node, pod, pod_group
 from harness.world import START
 from holdfast.explanation.explainer import explain
-from holdfast.explanation.no_node import NOTHING_HELPS
 from holdfast.explanation.report import Report
+from holdfast.explanation.subjects.no_node import NOTHING_HELPS
 from holdfast.kube.decoding import WATCHED
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 

@@ -26,8 +26,8 @@ from harness.objects import Raw, core_group, node, pod, pod_group, queue, reserv
 from harness.world import START
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.explainer import explain
-from holdfast.explanation.no_node import NOTHING_HELPS
 from holdfast.explanation.report import Report
+from holdfast.explanation.subjects.no_node import NOTHING_HELPS
 from holdfast.kube.decoding import WATCHED
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 

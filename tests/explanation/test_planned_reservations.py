@@ -25,7 +25,7 @@ from explanation.test_situations import (
 from harness.objects import Raw, node, pod, pod_group
 from harness.world import World
 from holdfast.explanation.explainer import explain
-from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.subjects.pods import explain_pod
 
 GROUP = "scheduling.k8s.io/group-name"
 

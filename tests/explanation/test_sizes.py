@@ -14,7 +14,7 @@ from harness.objects import Raw, container, node, pod
 from holdfast.api.decode import convert
 from holdfast.api.pod import Pod
 from holdfast.api.resources import amounts, pod_requests
-from holdfast.explanation.pod_sizes import resized_spec
+from holdfast.explanation.repairs.pod_sizes import resized_spec
 
 
 def with_parts(cpu: str, *parts: tuple[str, str], **more: Any) -> Raw:

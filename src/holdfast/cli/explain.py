@@ -160,8 +160,8 @@ def _read(kind: str, name: str | None) -> tuple[KnownKind, str]:
 async def _add_deployment(server: "ObjectLister", cluster: "ClusterSnapshot", raw: "Raw") -> None:
     """Adds the Deployment that a pod or ReplicaSet is of: schedulers do not read Deployments, but a
     rollout may be why pods wait."""
-    from holdfast.explanation.rolling_updates import DEPLOYMENT
-    from holdfast.explanation.rollouts import deployment_name
+    from holdfast.explanation.advice.rollouts import deployment_name
+    from holdfast.explanation.facts.rolling_updates import DEPLOYMENT
     from holdfast.kube.errors import KubernetesError
 
     namespace = raw["metadata"].get("namespace") or ""

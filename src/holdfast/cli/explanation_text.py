@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from holdfast.cli.printing import event_cells
-from holdfast.explanation.holders import kind_text
+from holdfast.explanation.facts.holders import kind_text
 from holdfast.explanation.report import Report, few
 from holdfast.kube.object_client import Raw
 

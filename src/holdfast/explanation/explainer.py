@@ -5,16 +5,16 @@ from contextlib import nullcontext
 
 from holdfast.api.kinds import KindInfo
 from holdfast.api.names import SIGS_PODGROUP_API
-from holdfast.explanation.created_claims import claims_created
-from holdfast.explanation.groups import explain_group
-from holdfast.explanation.nodes import explain_node
-from holdfast.explanation.planned_reservations import all_planned
-from holdfast.explanation.pods import explain_pod
-from holdfast.explanation.queues import explain_queue
+from holdfast.explanation.advice.planned_reservations import all_planned
+from holdfast.explanation.facts.created_claims import claims_created
 from holdfast.explanation.report import Report
-from holdfast.explanation.reservations import explain_reservation
-from holdfast.explanation.schedules import explain_schedule
-from holdfast.explanation.workloads import explain_workload
+from holdfast.explanation.subjects.groups import explain_group
+from holdfast.explanation.subjects.nodes import explain_node
+from holdfast.explanation.subjects.pods import explain_pod
+from holdfast.explanation.subjects.queues import explain_queue
+from holdfast.explanation.subjects.reservations import explain_reservation
+from holdfast.explanation.subjects.schedules import explain_schedule
+from holdfast.explanation.subjects.workloads import explain_workload
 from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from holdfast.explanation.matching_reservations import matching_reservations
+from holdfast.explanation.facts.matching_reservations import matching_reservations
 from holdfast.explanation.verdicts import place, rank
 from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import (

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from holdfast.api.decode import decode
 from holdfast.api.documents import Document
 from holdfast.api.times import format_time
-from holdfast.explanation.no_node import plain
-from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import few
-from holdfast.explanation.uncreated_pods import missing_priority_class, priority_class_text
+from holdfast.explanation.subjects.no_node import plain
+from holdfast.explanation.subjects.pods import explain_pod
+from holdfast.explanation.subjects.uncreated_pods import missing_priority_class, priority_class_text
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.setup import SchedulerFactory

@@ -1,0 +1,336 @@
+"""Advice for a pod or reservation that cannot be scheduled.
+
+A change is tried on the snapshot, the scheduler is asked again, and the change is advised only if the
+object would then be scheduled: on an eligible node, or because it then preempts pods or reclaims
+capacity by itself. Advice is ranked by cost: waiting, configuration, smaller requests,
+deleting a reservation, ending pods. What is tried is in `repair_search`, and in the functions of other
+modules whose names begin with `consider`.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from holdfast.api.plurals import plural
+from holdfast.explanation.facts.other_pods import (
+    Fitting,
+    replicas_that_start,
+    siblings,
+    takers_text,
+)
+from holdfast.explanation.facts.own_starts import (
+    NO_START,
+    Start,
+    evicting_start,
+    fitting_start,
+    start_of,
+)
+from holdfast.explanation.facts.pod_owners import workload_text
+from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
+from holdfast.explanation.repairs.repair import Repair, edits_migration
+from holdfast.explanation.report import Advice, few
+from holdfast.explanation.verdicts import Goal, Subject, at_time
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_MOST_ADVICE = 5
+_MOST_PARTIAL = 2
+_NODES = 3
+
+Actions = tuple[str, ...]
+"""The kind of a change: what each of its steps does."""
+
+
+class _Ranked(NamedTuple):
+    """Advice with what it is ranked by."""
+
+    cost: int
+    lost: float
+    """The share of the requests that it takes away."""
+    at: int
+    """The order in which it was found."""
+    advice: Advice
+
+    @property
+    def actions(self) -> Actions:
+        return tuple(self.advice.change["actions"])
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        return self.cost, self.lost, self.at
+
+
+class Advisor:
+    """Collects verified advice for one object."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        subject: Subject,
+        goal: Goal | None = None,
+        counts_evictions: bool | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self._counts_evictions = counts_evictions
+        self.goal: Goal = goal or subject
+        """What must be scheduled."""
+        self.subject = subject
+        """What is changed: the same, or another member of its gang."""
+        self.before: tuple[Repair, ...] = ()
+        """Changes without which nothing else can help."""
+        self.insufficient: list[Repair] = []
+        """Single changes of the subject that do not help by themselves."""
+        self._found: dict[str, _Ranked] = {}
+        self._partial: dict[str, tuple[int, _Ranked]] = {}
+        """Changes with which some pods of the workload start, the most pods first."""
+        self.partial_resizes: list[Repair] = []
+        """Smaller requests with which some pods of the workload start."""
+        self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
+        self.helpful: list[Repair] = []
+        """The changes that help, those made together as one."""
+        self.takers: dict[str, None] = {}
+        """Facts about pods that are tried before it, and take the capacity that a change frees."""
+        self.too_late: list[float] = []
+        """Times until which a reservation would have to wait, and by which it expires."""
+        self._tried: set[str] = set()
+        self._given: set[Actions] = set()
+        """The kinds of change that are advised already."""
+
+    @property
+    def advice(self) -> list[Advice]:
+        """The best few, cheapest first; after them, other kinds of change with which some pods of the
+        workload start. Combinations of changes are left out where one change helps, and changes that
+        another advice makes too."""
+        ranked = _in_order(self._found.values())
+        kinds = {each.actions for each in ranked}
+        best: dict[Actions, _Ranked] = {}
+        for _, each in sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank)):
+            best.setdefault(each.actions, each)
+        ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
+        if any(len(each.actions) == 1 for each in ranked):
+            ranked = [each for each in ranked if len(each.actions) == 1]
+        found: list[Advice] = []
+        for each in ranked:
+            if all(each.advice.change != other.change for other in found):
+                found.append(each.advice)
+        return found[:_MOST_ADVICE]
+
+    @property
+    def actions(self) -> set[Actions]:
+        """The kinds of change that help."""
+        found = [*self._found.values(), *(each for _, each in self._partial.values())]
+        return {each.actions for each in found}
+
+    @contextmanager
+    def about(self, subject: Subject, *before: Repair) -> Iterator[None]:
+        """Changes are made to another member of the gang, after some that are needed in any case."""
+        outer = self.subject, self.before, self.insufficient
+        self.subject, self.before, self.insufficient = subject, before, []
+        try:
+            yield
+        finally:
+            self.subject, self.before, self.insufficient = outer
+
+    def propose(self, *repairs: Repair) -> bool:
+        """Advises the changes together if they help; returns whether they do."""
+        is_single = len(repairs) == 1
+        repairs = (*self.before, *repairs)
+        several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
+        texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
+        change = sum((each.change for each in repairs), ClusterChange())
+        text = _with_places(repairs, texts)  # the same change of other members is another one
+        if text in self._tried:
+            return text in self._found
+        self._tried.add(text)
+        start, fitting = self._tried_with(change)
+        nodes = start.nodes
+        if not nodes:
+            if is_single:
+                self.insufficient.append(repairs[-1])
+            return False
+        cost = sum(10**each.cost for each in repairs)
+        result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
+        if fitting is not None:
+            nodes, result = fitting.nodes, _result(fitting)
+        pending = [
+            raw
+            for each in self._siblings
+            if not (raw := each.raw(self.snapshot))["spec"].get("nodeName")
+        ]
+        made, deleted = with_deletions(self.snapshot, change, pending)
+        ended_first = ""
+        if fitting is not None:
+            made, ended_first = with_rollout(self.snapshot, self.subject, made)
+        advice = Advice(f"{text}{deleted}{ended_first}{result}", made.data(), nodes)
+        ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
+        if fitting is not None and not fitting.is_all:
+            self._partial[text] = (-fitting.started, ranked)
+            if is_single and repairs[-1].sizes:
+                self.partial_resizes.append(repairs[-1])
+            return False
+        sizes = repairs[0].sizes if len(repairs) == 1 else {}
+        self.helpful.append(Repair(text, change, max(each.cost for each in repairs), sizes))
+        self._found[text] = ranked
+        return True
+
+    def is_enough(self, each: Repair) -> bool:
+        """Whether the change helps all pods of the workload; it is not advised by this."""
+        start, fitting = self._tried_with(
+            sum((r.change for r in (*self.before, each)), ClusterChange())
+        )
+        return bool(start.nodes) and (fitting is None or fitting.is_all)
+
+    def _tried_with(self, change: ClusterChange) -> tuple[Start, Fitting | None]:
+        """How it starts with the change, and how many pods of its workload do; None if no other pods
+        depend on the change."""
+        snapshot, goal, counts_evictions = self.snapshot, self.goal, self.counts_evictions
+        if any(edits_migration(snapshot, each) for each in change.objects):
+            return NO_START, None
+        with applied(snapshot, change.objects), at_time(snapshot, change.until):
+            if change.until is not None and self._expires_by(change.until):
+                self.too_late.append(change.until)
+                return NO_START, None
+            start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
+            if start.text and not start.nodes:
+                self.takers[start.text] = None
+            if not self._siblings or not isinstance(goal, Subject) or start.evicts:
+                return start, None
+            if not start.nodes and not workload_text(change):
+                return start, None
+            fitting = replicas_that_start(snapshot, goal, self._siblings, change)
+        if fitting is None or fitting.total == 1:
+            return start, None
+        # Those on nodes make room when a smaller one takes their place.
+        if start.nodes or fitting.is_all:
+            return start._replace(nodes=start.nodes or fitting.nodes), fitting
+        return start, None
+
+    @property
+    def counts_evictions(self) -> bool:
+        """Whether a change helps if its object then preempts or reclaims: not if it does so anyway.
+        To be asked before changes are made."""
+        if self._counts_evictions is None:
+            self._counts_evictions = not evicting_start(self.snapshot, self.goal).nodes
+        return self._counts_evictions
+
+    def starts_now(self) -> bool:
+        """Whether it would start, with the changes that are made at the moment."""
+        start = start_of if self.counts_evictions else fitting_start
+        return bool(start(self.snapshot, self.goal).nodes)
+
+    def evicts_now(self) -> bool:
+        """Whether it would start by preempting or reclaiming, with the changes that are made at the
+        moment."""
+        return bool(evicting_start(self.snapshot, self.goal).nodes)
+
+    def _expires_by(self, time: float) -> bool:
+        """Whether it is a reservation that expires before that time, or a gang with such ones."""
+        cluster, goal = self.snapshot.cluster, self.goal
+        if isinstance(goal, Subject):
+            pod = goal.record(self.snapshot)
+            job = cluster.jobs.of(pod) if pod is not None else None
+            pods = [pod] if pod is not None else []
+        else:
+            job, pods = cluster.jobs.known.get(goal.job), []
+        pods = job.waiting() if job is not None else pods
+        return any(
+            each.reservation is not None
+            and each.reservation.expires is not None
+            and each.reservation.expires <= time
+            for each in pods
+        )
+
+    def is_taken(self) -> bool:
+        """Whether pods that are tried before it take the capacity with which it would start now."""
+        text = takers_text(self.snapshot, self.goal)
+        if text:
+            self.takers[text] = None
+        return bool(text)
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether other pods of the same workload depend on the changes."""
+        return bool(self._siblings)
+
+    def propose_once(self, kind: Actions, *repairs: Repair) -> bool:
+        """Proposes one change of a kind: others would differ in the node only."""
+        if kind in self._given:
+            return True
+        helps = self.propose(*repairs)
+        if helps:
+            self._given.add(kind)
+        return helps
+
+    def improve(self, better: Repair) -> None:
+        """Advises a change in place of the last one of its kind that was found to help, if it helps as
+        well."""
+        kind = (*actions_of(*self.before), *actions_of(better))
+        text = [text for text, each in self._found.items() if each.actions == kind][-1]
+        last = self._found.pop(text)
+        helpful = next(each for each in self.helpful if each.text == text)
+        self.helpful.remove(helpful)
+        if not self.propose(better):
+            self._found[text] = last
+            self.helpful.append(helpful)
+
+    def _whose(self, each: Repair, several: bool) -> str:
+        """`default/q: ` for a change of other members than the pod; of several changes of pods, all
+        pods of each that is made to more than one."""
+        names = [(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)]
+        pods = sorted(set(names))
+        if len(pods) > 1 and several:
+            shown = [f"{namespace}/{name}" for name, namespace in pods]
+            return "" if shown[0] in each.text else f"{few(shown, _NODES)}: "
+        if len(pods) != 1 or (self.goal.name, self.goal.namespace) in pods:
+            return ""
+        name, namespace = pods[0]
+        return "" if f"{namespace}/{name}" in each.text else f"{namespace}/{name}: "
+
+
+def _result(fitting: Fitting) -> str:
+    count, total, nodes = fitting
+    if fitting.is_all:
+        return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
+    return f"; then {count} of {total} pods {plural(count, 'fits', 'fit')}: {few(nodes, _NODES)}"
+
+
+def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:
+    """The cheapest first; of one cost, the kind that was found first, and of that the least loss."""
+    first: dict[Actions, int] = {}
+    for each in sorted(found, key=lambda each: each.at):
+        first.setdefault(each.actions, each.at)
+    return sorted(found, key=lambda each: (each.cost, first[each.actions], *each.rank))
+
+
+def _lost(repairs: tuple[Repair, ...]) -> float:
+    sizes = [size for each in repairs for size in each.sizes.values()]
+    return sum(1 - then / before for before, then in sizes if before)
+
+
+def actions_of(*repairs: Repair) -> Actions:
+    return tuple(action for each in repairs for action in each.change.actions)
+
+
+def _with_places(repairs: tuple[Repair, ...], texts: list[str]) -> str:
+    """The texts with the template that is edited, named after the last change of it; or with the pods
+    that are edited."""
+    change, text = sum((each.change for each in repairs), ClusterChange()), " and ".join(texts)
+    edits = [at for at, each in enumerate(repairs) if workload_text(each.change)]
+    if "template of" in text:
+        return text
+    if not edits:
+        return f"{text}{_members_text(change, text)}"
+    place = workload_text(change)
+    return " and ".join(f"{each}{place if at == edits[-1] else ''}" for at, each in enumerate(texts))
+
+
+def _members_text(change: ClusterChange, text: str) -> str:
+    """`, in each of 3 pods (w-0, w-1, w-2)`; empty if one pod is edited, or the text names them."""
+    edited = dict.fromkeys(each.name for each in change.objects if _edits_pod(each))
+    if len(edited) < 2 or any(f"/{name}" in text for name in edited):
+        return ""
+    return f", in each of {len(edited)} pods ({few(list(edited))})"
+
+
+def _edits_pod(change: ObjectChange) -> bool:
+    return change.info is POD and change.operation == PATCH and "status" not in change.body

@@ -1,0 +1,211 @@
+"""Changes of several members, or of several nodes, that together let a gang start.
+
+The members are placed as the scheduler would, a change is made after which one more of them has a node,
+and so on until enough of them have one.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.deletions import deletion_steps
+from holdfast.explanation.advice.evictions import eviction_steps
+from holdfast.explanation.advice.smaller_requests import resize
+from holdfast.explanation.facts.capacity import missing_on, requested, shortages
+from holdfast.explanation.phrases import pod_text
+from holdfast.explanation.repairs.node_repairs import node_repairs
+from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import Subject, attempt, rejection_on
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.diagnosis import FITS
+from holdfast.scheduler.jobs import Job, JobName
+from holdfast.snapshot.cluster_changes import ObjectChange, applied
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_STEPS = 4
+_CLASSES = 4
+_ROWS = 4
+_REPAIRS_OF_ROW = 3
+_SHARES = (6, 4, 3, 2)
+"""How many eighths of its requests a member is tried with."""
+_PARTS = {6: "three quarters", 4: "half", 2: "a quarter"}
+"""The same for all members together, with the words for it."""
+
+
+class _Progress(NamedTuple):
+    """How far the gang comes."""
+
+    reaches_goal: bool
+    is_ready: bool
+    placed: int
+
+
+def first_of_each_class(members: Iterable[PodRecord]) -> list[PodRecord]:
+    found: dict[int, PodRecord] = {}
+    for pod in members:
+        found.setdefault(pod.cls.id, pod)
+    return list(found.values())
+
+
+def consider_steps(snapshot: ClusterSnapshot, job: Job, advisor: Advisor, before: list[Repair]) -> None:
+    """Proposes changes of one member after the other, until the gang starts."""
+    for last_first in (False, True):
+        made = _steps(snapshot, job.name, advisor, before, last_first)
+        if len(made) > len(before) and advisor.propose(*made):
+            return
+
+
+def _steps(
+    snapshot: ClusterSnapshot, name: JobName, advisor: Advisor, before: list[Repair], last_first: bool
+) -> list[Repair]:
+    """Changes that let the gang start, found for the first or the last members first; only `before`
+    if no changes were found."""
+    made = list(before)
+    reached, left = _progress(snapshot, name, advisor, made)
+    for _ in range(_STEPS):
+        if reached.reaches_goal:
+            return made
+        members = left[::-1] if last_first else left
+        step = _step(snapshot, name, advisor, made, reached, members)
+        if step is None:
+            return before
+        made += step
+        reached, left = _progress(snapshot, name, advisor, made)
+    return made if reached.reaches_goal else before
+
+
+def consider_all_smaller(
+    snapshot: ClusterSnapshot, job: Job, advisor: Advisor, before: list[Repair]
+) -> None:
+    """Proposes smaller requests of all members that are tried, by the same share."""
+    with applied(snapshot, _objects(before)):
+        partners = snapshot.cluster.jobs.partners(snapshot.cluster.jobs.known[job.name])
+        members = snapshot.scheduler.gangs.tried_members(partners)
+        alike = first_of_each_class(pod for pod in members if pod.reservation is None)
+        alike += [pod for pod in members if pod.reservation is not None]  # each is one object
+        subjects = [Subject.of(pod) for pod in alike]
+    if len(subjects) < 2:
+        return
+    for eighths, share in _PARTS.items():
+        with applied(snapshot, _objects(before)):
+            found = [each for one in subjects if (each := _resized(snapshot, one, eighths)) is not None]
+        if len(found) < len(subjects):
+            return
+        names = few([pod_text(pod) for pod in members])
+        text = f"request at most {share} of their resources in {names}"
+        if advisor.propose(*before, repair(text, "Resize", _objects(found), RESIZE)):
+            return
+
+
+def _objects(repairs: Iterable[Repair]) -> list[ObjectChange]:
+    return [each for repair in repairs for each in repair.change.objects]
+
+
+def _progress(
+    snapshot: ClusterSnapshot, name: JobName, advisor: Advisor, made: list[Repair]
+) -> tuple[_Progress, list[PodRecord]]:
+    """How far the gang comes after these changes, and the members that then have no node."""
+    with applied(snapshot, _objects(made)):
+        job = snapshot.cluster.jobs.known.get(name)
+        if job is None:
+            return _Progress(False, False, 0), []
+        with attempt(snapshot, job) as tried:
+            goal = advisor.goal
+            reached = tried.is_ready and (
+                not isinstance(goal, Subject) or any(Subject.of(pod) == goal for pod in tried.placed)
+            )
+            left = [pod for pod in tried.left if Subject.of(pod) == goal] if tried.is_ready else []
+            return _Progress(reached, tried.is_ready, len(tried.placed)), left or tried.left
+
+
+def _step(
+    snapshot: ClusterSnapshot,
+    name: JobName,
+    advisor: Advisor,
+    made: list[Repair],
+    reached: _Progress,
+    left: list[PodRecord],
+) -> list[Repair] | None:
+    """The first changes found after which more members have a node than before."""
+    for subject in map(Subject.of, first_of_each_class(left)[:_CLASSES]):
+        for option in _options(snapshot, name, subject, made):
+            if _progress(snapshot, name, advisor, [*made, *option])[0] > reached:
+                return option
+    return None
+
+
+def _options(
+    snapshot: ClusterSnapshot, name: JobName, subject: Subject, made: list[Repair]
+) -> Iterable[list[Repair]]:
+    """Changes that may give the member a node beside those that have one."""
+    with applied(snapshot, _objects(made)):
+        pod, job = subject.record(snapshot), snapshot.cluster.jobs.known.get(name)
+        if pod is None or job is None:
+            return
+        with attempt(snapshot, job):
+            short = shortages(snapshot, pod)
+            table = snapshot.cluster.nodes
+            rows = [row for _, row in table.names() if table.alive[row]]
+            rows.sort(key=lambda row: (float(short[row]), table.name(row)))
+            rows = rows[:_ROWS]
+            missing = {row: missing_on(snapshot, pod, row) for row in rows}
+            gone = [each for row in rows for each in deletion_steps(snapshot, pod, row)]
+            gone += [each for row in rows for each in eviction_steps(snapshot, pod, row)]
+    for row in rows:
+        chain = _open_row(snapshot, subject, row, made)
+        if chain:
+            yield chain
+        with applied(snapshot, _objects([*made, *chain])):
+            pod = subject.record(snapshot)
+            assert pod is not None
+            slots, asked = snapshot.cluster.nodes.slots, requested(pod)
+            lowered = {
+                slots.name(slot): (asked[slot], asked[slot] - lack)
+                for slot, lack in missing[row].items()
+                if slot != PODS and slot in asked
+            }
+            smaller = resize(snapshot, subject, lowered)
+        if smaller is not None:
+            yield [*chain, smaller]
+    yield from _smaller(snapshot, subject, made)
+    for each in gone:
+        yield [each]
+
+
+def _open_row(
+    snapshot: ClusterSnapshot, subject: Subject, row: int, made: list[Repair]
+) -> list[Repair]:
+    """The changes of configuration that make the row eligible but for its capacity."""
+    chain: list[Repair] = []
+    for _ in range(_REPAIRS_OF_ROW):
+        with applied(snapshot, _objects([*made, *chain])):
+            pod = subject.record(snapshot)
+            if pod is None:
+                return []
+            rejection = rejection_on(snapshot, pod, row)
+            options = node_repairs(snapshot, subject, pod, row, rejection)
+            if rejection == FITS or not options:
+                return chain
+        chain.append(options[0])
+    return chain
+
+
+def _smaller(snapshot: ClusterSnapshot, subject: Subject, made: list[Repair]) -> Iterable[list[Repair]]:
+    """The member, and those like it, with smaller requests."""
+    for eighths in _SHARES:
+        with applied(snapshot, _objects(made)):
+            smaller = _resized(snapshot, subject, eighths)
+        if smaller is not None:
+            yield [smaller]
+
+
+def _resized(snapshot: ClusterSnapshot, subject: Subject, eighths: int) -> Repair | None:
+    pod = subject.record(snapshot)
+    if pod is None:
+        return None
+    slots = snapshot.cluster.nodes.slots
+    asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS}
+    sizes = {name: (n, n * eighths // 8) for name, n in asked.items() if n > 1}
+    return resize(snapshot, subject, sizes)

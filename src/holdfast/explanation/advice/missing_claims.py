@@ -1,0 +1,277 @@
+"""ResourceClaims, templates and DeviceClasses that a pod or reservation names and that do not exist:
+the nearest name, or the object to create; and attributes of devices that selectors misspell. Proposed
+only if the object would then be scheduled."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESOURCE_API
+from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.claim_details import MISSING_KEY, RESOURCE_SLICE, device_fields
+from holdfast.explanation.facts.created_claims import CLAIM_TEMPLATE, generated_claims
+from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, repair, spec_changes
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
+
+DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
+_NO_CLASS = re.compile(r"device class (\S+) does not exist")
+_NO_CLAIM = re.compile(r'could not find ResourceClaim "([^/"]+)/([^"]+)"')
+_NO_TEMPLATE = re.compile(r'could not find ResourceClaimTemplate "([^/"]+)/([^"]+)"')
+_NOT_CREATED = "ResourceClaim not created yet"
+_CLASSES = 5
+"""How many device classes are tried."""
+
+
+class _Situation(NamedTuple):
+    snapshot: ClusterSnapshot
+    subject: Subject
+    pod: PodRecord
+    advisor: Advisor
+
+    def names(self, info: KindInfo, namespace: str = "") -> list[str]:
+        found = (each["metadata"] for each in self.snapshot.all(info))
+        return sorted(each["name"] for each in found if (each.get("namespace") or "") == namespace)
+
+
+def consider_missing_claims(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, message: str, advisor: Advisor
+) -> list[str]:
+    """Facts about the objects that a rejection says are missing; proposes what would help."""
+    about = _Situation(snapshot, subject, pod, advisor)
+    facts: list[str] = []
+    for name in _NO_CLASS.findall(message):
+        facts += _no_class(about, name)
+    for namespace, name in _NO_CLAIM.findall(message):
+        facts += _no_claim(about, namespace, name)
+    templates = [(namespace, name) for namespace, name in _NO_TEMPLATE.findall(message)]
+    if _NOT_CREATED in message:
+        entries = pod.cls.pod.spec.resource_claims
+        templates += [
+            (pod.namespace, name) for e in entries if (name := e.resource_claim_template_name or "")
+        ]
+    for namespace, name in dict.fromkeys(templates):
+        facts += _no_template(about, namespace, name)
+    return facts
+
+
+# DeviceClasses
+
+
+def _no_class(about: _Situation, name: str) -> Iterator[str]:
+    known = about.names(DEVICE_CLASS)
+    others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
+    yield f"there is no DeviceClass {name}{others}"
+    for near in nearest(name, known):
+        about.advisor.propose(_other_class(about, name, near))
+    made = {"apiVersion": RESOURCE_API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": {}}
+    text = f"create the DeviceClass {name} (without selectors it has all devices)"
+    about.advisor.propose(repair(text, "CreateDeviceClass", [create(DEVICE_CLASS, made)], RESIZE))
+
+
+def _other_class(about: _Situation, name: str, near: str) -> Repair:
+    """The claims, and templates, with another class: created again, since their specs are immutable."""
+    objects: list[ObjectChange] = []
+    texts = []
+    for info, raw in named_claims(about.snapshot, about.subject, about.pod.namespace):
+        if name not in str(raw.get("spec")):
+            continue
+        changed = copy.deepcopy(raw)
+        _rename(changed["spec"], name, near)
+        made = replaced_claim(info, raw, changed)
+        objects += made
+        texts += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
+    text = f"request the DeviceClass {near} in {few(texts)} (delete and create it again)"
+    return repair(text, "ReplaceClaim", objects)
+
+
+def named_claims(
+    snapshot: ClusterSnapshot, subject: Subject, namespace: str
+) -> Iterator[tuple[KindInfo, Raw]]:
+    """The existing claims and templates that the pod, or the reservation's template, names."""
+    raw = subject.raw(snapshot)
+    if subject.info is RESERVATION:
+        raw = (raw.get("spec") or {}).get("template") or {}
+        namespace = (raw.get("metadata") or {}).get("namespace") or "default"
+    entries = (raw.get("spec") or {}).get("resourceClaims") or ()
+    statuses = (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+    for info, field, among in (
+        (CLAIM_TEMPLATE, "resourceClaimTemplateName", entries),
+        (RESOURCE_CLAIM, "resourceClaimName", (*entries, *statuses)),
+    ):
+        for name in dict.fromkeys(each.get(field) or "" for each in among):
+            if (found := snapshot.find(info, name, namespace)) is not None:
+                yield info, found
+
+
+def replaced_claim(info: KindInfo, raw: Raw, changed: Raw) -> list[ObjectChange]:
+    """The claim, or template, created again, since its spec is immutable. Of a claim that was made from
+    a template, the controller makes another one."""
+    metadata = raw["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    follows = info is RESOURCE_CLAIM and any(each.get("controller") for each in owners)
+    removed = delete(info, metadata["name"], metadata.get("namespace") or "")
+    return [removed._replace(follows=follows), create(info, changed, follows)]
+
+
+def _rename(value: object, name: str, near: str) -> None:
+    """Replaces the class in all requests and alternatives."""
+    if isinstance(value, dict):
+        if value.get("deviceClassName") == name:
+            value["deviceClassName"] = near
+        for each in value.values():
+            _rename(each, name, near)
+    elif isinstance(value, list):
+        for each in value:
+            _rename(each, name, near)
+
+
+# Attributes of devices
+
+
+def consider_attributes(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
+) -> None:
+    """Selectors that read an attribute which a device does not have, with the nearest that it has."""
+    texts = {text for each in placing.rejections.values() for text in each.texts}
+    for missing in filter(None, map(MISSING_KEY.search, sorted(texts))):
+        key = missing["key"]
+        for near in nearest(key, device_fields(snapshot, missing["device"])):
+            objects: list[ObjectChange] = []
+            where = []
+            for info, raw in named_claims(snapshot, subject, pod.namespace):
+                changed = copy.deepcopy(raw)
+                _reselect(changed["spec"], key, near)
+                if changed != raw:
+                    made = replaced_claim(info, raw, changed)
+                    objects += made
+                    where += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
+            text = f"read {near} instead of {key} in the selectors of {few(where)}"
+            if objects:
+                again = f"{text} (delete and create it again)"
+                advisor.propose(repair(again, "ReplaceClaim", objects))
+
+
+def _reselect(value: object, key: str, near: str) -> None:
+    """Replaces a name in all expressions of selectors."""
+    if isinstance(value, dict):
+        if isinstance(expression := value.get("expression"), str):
+            value["expression"] = re.sub(rf"\b{key}\b", near, expression)
+        for each in value.values():
+            _reselect(each, key, near)
+    elif isinstance(value, list):
+        for each in value:
+            _reselect(each, key, near)
+
+
+# Slices
+
+
+def awaited_slices(snapshot: ClusterSnapshot, row: int) -> Iterator[Repair]:
+    """Waiting for the rest of the slices of a pool that its driver updates."""
+    pools = snapshot.cluster.claims.catalogue.visible(row).pools
+    for driver, name in [each.id for each in pools if each.incomplete]:
+        found = [
+            raw
+            for raw in snapshot.all(RESOURCE_SLICE)
+            if raw["spec"].get("driver") == driver and raw["spec"]["pool"].get("name") == name
+        ]
+        newest = max(int(raw["spec"]["pool"].get("generation") or 0) for raw in found)
+        found = [raw for raw in found if int(raw["spec"]["pool"].get("generation") or 0) == newest]
+        body = {"spec": {"pool": {"resourceSliceCount": len(found)}}}
+        wanted = found[0]["spec"]["pool"].get("resourceSliceCount")
+        there = f"{len(found)} of {wanted} ResourceSlices are there"
+        text = f"wait until driver {driver} has published the rest of pool {name} ({there})"
+        objects = [patch(RESOURCE_SLICE, raw, body, follows=True) for raw in found]
+        yield repair(text, "WaitForSlices", objects, WAIT)
+
+
+# Claims and templates
+
+
+def _no_claim(about: _Situation, namespace: str, name: str) -> Iterator[str]:
+    known = about.names(RESOURCE_CLAIM, namespace)
+    generated = about.names(CLAIM_TEMPLATE, namespace)
+    hint = did_you_mean(name, known)
+    if not hint and name in generated:
+        hint = "; a ResourceClaimTemplate has this name"
+    yield f"there is no ResourceClaim {namespace}/{name}{hint}"
+    for near in nearest(name, known):
+        edit = _renamed("resourceClaimName", name, near)
+        text = f"set resourceClaimName: {near} instead of {name}"
+        objects = spec_changes(about.snapshot, about.subject, edit)
+        about.advisor.propose(repair(text, "UseClaim", objects))
+
+    def made(spec: Raw) -> list[ObjectChange]:
+        metadata = {"name": name, "namespace": namespace, "uid": f"claim-{name}"}
+        return [create(RESOURCE_CLAIM, _object("ResourceClaim", metadata, spec))]
+
+    _propose_creation(about, f"ResourceClaim {namespace}/{name}", made)
+
+
+def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
+    known = about.names(CLAIM_TEMPLATE, namespace)
+    if name in known:
+        yield (
+            f"the claim from ResourceClaimTemplate {namespace}/{name} does not exist yet: the resource "
+            "claim controller of Kubernetes creates it"
+        )
+        return
+    hint = did_you_mean(name, known)
+    if not hint and name in about.names(RESOURCE_CLAIM, namespace):
+        hint = "; a ResourceClaim has this name"
+    yield f"there is no ResourceClaimTemplate {namespace}/{name}{hint}"
+    for near in nearest(name, known):
+        edit = _renamed("resourceClaimTemplateName", name, near)
+        objects = spec_changes(about.snapshot, about.subject, edit)
+        template = about.snapshot.find(CLAIM_TEMPLATE, near, namespace) or {}
+        spec = ((template.get("spec") or {}).get("spec")) or {}
+        text = f"set resourceClaimTemplateName: {near} instead of {name}"
+        about.advisor.propose(repair(text, "UseClaim", [*objects, *_generated(about, name, spec)]))
+
+    def made(spec: Raw) -> list[ObjectChange]:
+        metadata = {"name": name, "namespace": namespace, "uid": f"template-{name}"}
+        template = _object("ResourceClaimTemplate", metadata, {"spec": spec})
+        return [create(CLAIM_TEMPLATE, template), *_generated(about, name, spec)]
+
+    _propose_creation(about, f"ResourceClaimTemplate {namespace}/{name}", made)
+
+
+def _propose_creation(about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]]) -> None:
+    """Creating the object for one device, of the first class with which the pod would be scheduled."""
+    for each in about.names(DEVICE_CLASS)[:_CLASSES]:
+        exactly = {"deviceClassName": each, "allocationMode": "ExactCount", "count": 1}
+        spec = {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
+        text = f"create the {what} (tried with 1 device of DeviceClass {each})"
+        if about.advisor.propose(repair(text, "CreateClaim", made(spec), RESIZE)):
+            return
+
+
+def _object(kind: str, metadata: Raw, spec: Raw) -> Raw:
+    return {"apiVersion": RESOURCE_API, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _renamed(field: str, name: str, near: str) -> Callable[[Raw], Raw]:
+    def edit(spec: Raw) -> Raw:
+        entries = spec.get("resourceClaims") or []
+        return {
+            "resourceClaims": [
+                {**each, field: near} if each.get(field) == name else each for each in entries
+            ]
+        }
+
+    return edit
+
+
+def _generated(about: _Situation, template: str, spec: Raw) -> list[ObjectChange]:
+    """The claim that the controller creates from a template for the pod; a reservation needs none."""
+    if about.subject.info is RESERVATION:
+        return []
+    return generated_claims(about.subject.raw(about.snapshot), {template: spec})

@@ -1,0 +1,43 @@
+"""Capacity of a node that a pod has to leave to pods nominated there: a higher priority for the pod, or
+the end of the others."""
+
+from collections.abc import Iterator
+
+from holdfast.api.kinds import KINDS
+from holdfast.explanation.advice.evictions import CRITICAL, end_of
+from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.repairs.repair import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+
+PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
+
+
+def priority_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """The lowest PriorityClass that is above the pods nominated to a row."""
+    nominated = snapshot.cluster.nominated_pods_for(pod, row)
+    if not nominated or subject.info is RESERVATION:
+        return
+    highest = max(each.cls.priority for each in nominated)
+    classes = [
+        (int(raw.get("value") or 0), raw["metadata"]["name"]) for raw in snapshot.all(PRIORITY_CLASS)
+    ]
+    above = [each for each in classes if highest < each[0] < CRITICAL]
+    if not above:
+        return
+    value, name = min(above)
+    body = {"priorityClassName": name, "priority": value}
+    node, others = snapshot.cluster.nodes.name(row), pods_text(nominated)
+    text = f"set priorityClassName: {name} ({value}), above {others}, nominated to {node}"
+    yield repair(text, "RaisePriority", spec_changes(snapshot, subject, lambda spec: body), RESIZE)
+
+
+def nominated_evictions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Repair]:
+    """Ending the pods that are nominated to a row."""
+    nominated = snapshot.cluster.nominated_pods_for(pod, row)
+    if nominated and all(each.reservation is None for each in nominated):
+        node = snapshot.cluster.nodes.name(row)
+        yield end_of(snapshot, nominated, f", nominated to {node}")

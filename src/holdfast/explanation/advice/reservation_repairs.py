@@ -1,0 +1,211 @@
+"""Changes that make a matching reservation usable for a pod, or the pod independent of reservations."""
+
+import json
+from collections.abc import Iterator
+
+from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY
+from holdfast.api.similar_names import nearest
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.smaller_requests import resize
+from holdfast.explanation.facts.capacity import requested
+from holdfast.explanation.facts.matching_reservations import (
+    UNTOLERATED,
+    has_labels,
+    near_labels,
+    taints_text,
+)
+from holdfast.explanation.repairs.node_repairs import settings_repairs
+from holdfast.explanation.repairs.owner_corrections import owner_corrections
+from holdfast.explanation.repairs.repair import (
+    CONFIGURE,
+    Repair,
+    metadata_changes,
+    repair,
+    spec_changes,
+)
+from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+
+
+def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: Advisor) -> None:
+    """Proposes changes that make a matching reservation usable, or the pod independent of them."""
+    pod = subject.record(snapshot)
+    if pod is None or pod.reservation is not None:
+        return
+    for each in _repairs(snapshot, subject, pod):
+        advisor.propose(each)
+    for row in _rows_of_usable(snapshot, pod):
+        if repairs := settings_repairs(snapshot, subject, pod, row):
+            advisor.propose(*repairs)
+
+
+def consider_owners(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
+    """Proposes the owners that reservations should name for the pod; facts about what they name."""
+    for each in owner_corrections(snapshot, pod):
+        yield each.fact
+        advisor.propose(each.repair)
+
+
+def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:
+    """The nodes of the reservations that a pod requires and that accept it."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        entry = reservation.entry
+        if entry is None or not affinity.required or reservation.owner_spec_id not in matching:
+            continue
+        if reservations.is_usable(reservation) and not affinity.refusal(
+            reservation, reservations.node_labels(entry.row)
+        ):
+            yield entry.row
+
+
+def reservation_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """Changes that make a matching reservation on a row usable, or the pod independent of them."""
+    if pod.reservation is None:
+        yield from _repairs(snapshot, subject, pod, row)
+
+
+def _repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int | None = None
+) -> Iterator[Repair]:
+    """Of all matching reservations, or of those on one row."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        is_matched = reservation.owner_spec_id in matching
+        if reservation.finished or reservation.entry is None:
+            continue
+        if row is not None and reservation.entry.row != row:
+            continue
+        if is_matched and reservations.is_usable(reservation):
+            yield from _usable(snapshot, subject, pod, reservation)
+        elif affinity.by_name == reservation.name and not is_matched:
+            yield from _become_owner(snapshot, subject, reservation)
+        elif not is_matched and (meant := near_labels(pod, reservation)):
+            yield _relabelled(snapshot, subject, pod, reservation, meant)
+    if affinity.by_name and reservations.get(affinity.by_name) is None:
+        names = [each.name for each in reservations.known.values() if not each.finished]
+        for name in nearest(affinity.by_name, names):
+            text = json.dumps({"name": name})
+            body = {"annotations": {RESERVATION_AFFINITY: text}}
+            objects = metadata_changes(snapshot, subject, body)
+            yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
+    yield from _other_selector(snapshot, subject, pod)
+    if affinity.required or affinity.error:
+        removed = {"annotations": {RESERVATION_AFFINITY: None}}
+        text = f"remove the annotation {RESERVATION_AFFINITY}, so that it may use free capacity"
+        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+
+
+def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
+    """The nearest labels of reservations in place of those that it requires and none has."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls).affinity, reservations.matching(pod.cls)
+    wanted = affinity.reservation_selector if affinity is not None else {}
+    some = [each for each in reservations.known.values() if each.owner_spec_id in matching]
+    if not wanted or any(has_labels(each, wanted) for each in some):
+        return
+    known = [each.object.metadata.labels for each in some]
+    right: dict[str, str] = {}
+    for key, value in wanted.items():
+        names = {name for labels in known for name in labels}
+        near_key = key if key in names else next(iter(nearest(key, names)), key)
+        values = {labels[near_key] for labels in known if near_key in labels}
+        right[near_key] = value if value in values else next(iter(nearest(value, values)), value)
+    if right != wanted:
+        given = json.loads(pod.cls.annotations[RESERVATION_AFFINITY])
+        body = {RESERVATION_AFFINITY: json.dumps({**given, "reservationSelector": right})}
+        labels = ",".join(f"{key}={value}" for key, value in sorted(right.items()))
+        objects = metadata_changes(snapshot, subject, {"annotations": body})
+        yield repair(f"require {labels} in its {RESERVATION_AFFINITY}", "Annotate", objects)
+
+
+def _usable(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    reservation: ReservationInfo,
+) -> Iterator[Repair]:
+    """Changes for a reservation that is Available and matches, but is refused."""
+    cluster, name = snapshot.cluster, reservation.name
+    entry, record = reservation.entry, reservation.pod
+    raw = snapshot.find(RESERVATION, name)
+    if entry is None or record is None or raw is None:
+        return
+    reservations = cluster.reservations
+    refusal = reservations.affinity(pod.cls).refusal(reservation, reservations.node_labels(record.row))
+    slots, asked = cluster.nodes.slots, requested(pod)
+    if refusal == UNSCHEDULABLE and not reservation.terminating:
+        change = patch(RESERVATION, raw, {"spec": {"unschedulable": False}})
+        yield repair(
+            f"set spec.unschedulable: false in reservation {name}", "OpenReservation", [change]
+        )
+    elif refusal.startswith(UNTOLERATED):
+        added = [
+            {"key": t.key, "operator": "Equal", "value": t.value or "", "effect": t.effect}
+            for t in reservation.taints
+        ]
+        objects = spec_changes(
+            snapshot, subject, lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}
+        )
+        text = f"tolerate {taints_text(reservation)}, a taint of reservation {name}"
+        yield repair(text, "Tolerate", objects, CONFIGURE)
+    elif refusal == NOT_EXACT and EXACT_MATCH_RESERVATION in pod.cls.annotations:
+        removed = {"annotations": {EXACT_MATCH_RESERVATION: None}}
+        text = (
+            f"remove the annotation {EXACT_MATCH_RESERVATION}, which reservation {name} does not meet"
+        )
+        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+    if refusal == NOT_EXACT or not refusal:
+        bound = entry.amounts if refusal else entry.remaining
+        lowered = {
+            slots.name(slot): (amount, bound[slot])
+            for slot, amount in asked.items()
+            if slot != PODS and slot in bound and bound[slot] < amount
+        }
+        if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
+            yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
+
+
+def _relabelled(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    reservation: ReservationInfo,
+    meant: dict[str, tuple[str, str]],
+) -> Repair:
+    """The pod with the labels of the owners in place of those that it misspells."""
+    labels: dict[str, str | None] = {key: None for key, _ in meant.values()}
+    labels |= {key: value for key, (_, value) in meant.items()}
+    texts = [
+        f"{key}={value} instead of {has}={pod.cls.labels[has]}" for key, (has, value) in meant.items()
+    ]
+    objects = metadata_changes(snapshot, subject, {"labels": labels})
+    text = f"label the pod {' and '.join(texts)}, which reservation {reservation.name} is for"
+    return repair(text, "LabelPod", objects)
+
+
+def _become_owner(
+    snapshot: ClusterSnapshot, subject: Subject, reservation: ReservationInfo
+) -> Iterator[Repair]:
+    """The labels that make the pod an owner."""
+    for owner in reservation.object.spec.owners:
+        selector = owner.label_selector
+        if owner.object is None and owner.controller is None and selector and selector.match_labels:
+            labels = dict(selector.match_labels)
+            text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            objects = metadata_changes(snapshot, subject, {"labels": labels})
+            yield repair(
+                f"label the pod {text}, which reservation {reservation.name} is for",
+                "LabelPod",
+                objects,
+            )
+            return

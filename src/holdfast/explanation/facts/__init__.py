@@ -1,0 +1,22 @@
+"""What a snapshot says of a pod, a node or a reservation: nothing is changed or proposed here.
+
+capacity               what is free on a node for a pod, and what is short
+claim_details          why a device does not satisfy a claim
+created_claims         claims that are created from templates
+device_values          values of devices that a selector can ask for
+expected_ends          when pods and reservations should end
+hardware               devices and volume attachments
+holders                reservations and holds of others, and whom they are for
+ignored_annotations    policies and hints of a pod that the scheduler ignores
+matching_reservations  the reservations that a pod matches
+node_labels            labels and names of nodes that a pod requires
+numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
+other_pods             pods that are tried before this one
+own_reservations       reservations and holds for the pod itself
+own_starts             what the scheduler does by itself: preempt or reclaim
+pod_owners             the workloads that pods were made from
+preemption_limits      why a pod does not preempt others
+reclaimed_capacity     what is reclaimed from other queues, or why nothing is
+rolling_updates        rolling updates of Deployments
+running_pods           a pod that has a node: waiting containers, a resize that is not made
+"""

@@ -1,0 +1,151 @@
+"""Devices and volume attachments of a node, for one pod: what is free, and which requests would fit.
+What the pod's own reservations keep there counts as free.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.api import names
+from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of
+from holdfast.explanation.facts.capacity import row_of
+from holdfast.explanation.facts.own_reservations import own_entries
+from holdfast.explanation.report import few
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.devices.device_table import TypeTable
+from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, WHOLE, Share
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_NODES = 3
+_DEVICES = 8
+_CSI_NODE = KINDS["storage.k8s.io/v1", "CSINode"]
+
+Lowered = dict[str, tuple[int, int]]
+"""By resource, the amount requested and the amount that would fit."""
+
+
+# Devices
+
+
+def device_details(
+    snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str], only_health: bool = False
+) -> Iterator[str]:
+    """What is free on each device, devices that are not healthy, and whether some are excluded. What is
+    free says nothing where no node has the resource: `only_health`."""
+    devices = snapshot.cluster.managers.devices
+    search = devices.valid_search(pod.cls)
+    if search is None:
+        return
+    for share in search.shares:
+        table = devices.tables.get(share.type)
+        for name in nodes[:_NODES] if table is not None else ():
+            assert table is not None
+            row = row_of(snapshot, name)
+            infos = table.infos.get(row) or {}
+            sick = sum(not info.health for info in infos.values())
+            if sick:
+                yield f"{name}: {_sick_text(sick, len(infos), share.type)}"
+            if len(infos) > sick and not only_health:
+                yield _free_text(snapshot, pod, name, table, share)
+    if names.DEVICE_ALLOCATE_HINT in pod.cls.annotations:
+        yield f"its annotation {names.DEVICE_ALLOCATE_HINT} restricts which devices it may use"
+
+
+def _sick_text(sick: int, count: int, kind: str) -> str:
+    return f"{sick} of {number_of(count, f'{kind} device is', f'{kind} devices are')} not healthy"
+
+
+def _free_text(
+    snapshot: ClusterSnapshot, pod: PodRecord, node: str, table: TypeTable, share: Share
+) -> str:
+    left = _free(snapshot, pod, table, row_of(snapshot, node))
+    wanted = [i for i, amount in enumerate(share.each) if amount] or [0]
+    # The resource of which the fewest devices have enough.
+    line = min(wanted, key=lambda i: sum(each[i] >= share.each[i] for each in left))
+    resource = DEVICE_RESOURCES[share.type][line]
+    free = sorted(each[line] for each in left)
+    amounts = few([shown(resource, max(0, each)) for each in reversed(free)], _DEVICES)
+    number = "one" if share.number == 1 else f"each of {share.number}"
+    return (
+        f"{node}: {resource} free on its {share.type} devices: {amounts}; it requests "
+        f"{shown(resource, share.each[line])} on {number}"
+    )
+
+
+def _free(
+    snapshot: ClusterSnapshot, pod: PodRecord, table: TypeTable, row: int
+) -> list[tuple[int, ...]]:
+    """What is free on each device of a row, by resource."""
+    entries = [entry.index for entry in own_entries(snapshot, pod, row)]
+    places = range(len(table.minors.get(row) or ()))
+    lines = range(len(DEVICE_RESOURCES[table.kind]))
+
+    def left(line: int, place: int) -> int:
+        known = [each for each in entries if each < table.left.shape[1]]
+        return max((int(table.left[line, each, place]) for each in known), default=0)
+
+    return [
+        tuple(int(table.free[line, row, place]) + left(line, place) for line in lines)
+        for place in places
+    ]
+
+
+def devices_on(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:
+    """What is free on each device of a row, and how many are not healthy."""
+    for kind, table in sorted(snapshot.cluster.managers.devices.tables.items()):
+        infos = table.infos.get(row) or {}
+        sick = sum(not info.health for info in infos.values())
+        if sick:
+            yield _sick_text(sick, len(infos), kind)
+        if len(infos) > sick:
+            resource = DEVICE_RESOURCES[kind][0]
+            places = range(len(table.minors.get(row) or ()))
+            free = [max(0, int(table.free[0, row, place])) for place in places]
+            amounts = few([shown(resource, each) for each in free], _DEVICES)
+            yield f"{resource} free on its {kind} devices: {amounts}"
+
+
+def device_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
+    """Smaller requests for devices that fit what is free on the row; empty if the requests fit."""
+    devices = snapshot.cluster.managers.devices
+    search = devices.valid_search(pod.cls)
+    slots = snapshot.cluster.nodes.slots
+    found: Lowered = {}
+    for share in search.shares if search is not None else ():
+        table = devices.tables.get(share.type)
+        free = _free(snapshot, pod, table, row) if table is not None else []
+        asked = {slots.name(slot): amount for slot, amount in pod.cls.requests}
+        wanted = [i for i, amount in enumerate(share.each) if amount]
+        if not free or not wanted:
+            continue
+        best = max(free, key=lambda each: min(each[i] / share.each[i] for i in wanted))
+        unused = sum(all(each[i] >= share.each[i] for i in wanted) for each in free)
+        resources = DEVICE_RESOURCES[share.type]
+        for name, amount in asked.items():
+            if name in WHOLE:
+                then = unused
+            elif name in resources and share.number == 1:
+                then = best[resources.index(name)]
+            elif name == names.GPU_PERCENT and share.number == 1:
+                then = min(best[i] for i in wanted)
+            else:
+                continue
+            if 0 <= then < amount:
+                found[name] = (amount, then)
+    return found
+
+
+# Volumes
+
+
+def attach_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """The limits of CSI drivers that the pod's volumes use."""
+    volumes = snapshot.cluster.volumes
+    uses = [volumes.identity(claim.key) for claim in volumes.wanted(pod.cls).claims]
+    wanted = {use.driver for use in uses if use is not None}
+    for name in nodes[:_NODES]:
+        spec = (snapshot.find(_CSI_NODE, name) or {}).get("spec") or {}
+        for driver in spec.get("drivers") or ():
+            limit = (driver.get("allocatable") or {}).get("count")
+            if driver.get("name") in wanted and limit is not None:
+                most = number_of(limit, "volume")
+                yield f"{name} can attach {most} of CSI driver {driver['name']}, and all are in use"

@@ -1,0 +1,255 @@
+"""Other pods that want the same capacity: those of the same workload, and pending ones, or gangs,
+that are tried first. They are placed by the scheduler, as it would place them, and taken back."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from holdfast.explanation.facts.pod_owners import controller_of, workload_text
+from holdfast.explanation.phrases import job_text, pod_text
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import (
+    Goal,
+    Subject,
+    attempt,
+    planned_of,
+    profile_for,
+    starts_on,
+)
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.scheduling_cycle import Statement
+from holdfast.snapshot.cluster_changes import (
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    delete,
+    patch,
+)
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_MOST_REPLICAS = 500
+_MOST_TRIED = 200
+_SHOWN = 3
+_REPLACED = ("Deployment", "Job")
+"""Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
+replaces them one by one, after its pending pod has started beside them; one that is yet to be created
+has none."""
+_OF_EACH = ("volumes",)
+"""Fields of a spec that may differ between the pods of one workload."""
+
+
+class Fitting(NamedTuple):
+    """How many pods of a workload would start."""
+
+    started: int
+    total: int
+    nodes: list[str]
+
+    @property
+    def is_all(self) -> bool:
+        return self.started == self.total
+
+
+@contextmanager
+def placed(snapshot: ClusterSnapshot, pods: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
+    """Places the pods one after the other, those that have a feasible node, until the end of the
+    block."""
+    scheduler = snapshot.scheduler
+    statement, refused = Statement(scheduler.cycle), set[int]()
+    admission_error = snapshot.cluster.jobs.queue_limits.admission_error
+    try:
+        for pod in pods:
+            if pod.cls.id in refused:
+                continue
+            is_placed = not admission_error(pod) and statement.assume(profile_for(scheduler, pod), pod)
+            if not is_placed and pod.pinned_node is None:
+                refused.add(pod.cls.id)
+        yield [pod for _, pod in statement.assumed]
+    finally:
+        statement.discard()
+
+
+# The pods of the same workload
+
+
+def siblings(snapshot: ClusterSnapshot, subject: Subject) -> list[Subject]:
+    """The other pods of the same workload. Those of gangs and DaemonSets have none that count, and
+    pending pods that differ are left out."""
+    pod = subject.record(snapshot)
+    if pod is None or subject.info is RESERVATION or snapshot.cluster.jobs.of(pod) is not None:
+        return []
+    owner = controller_of(subject.raw(snapshot)).get("uid")
+    if not owner or pod.pinned_node is not None:
+        return []
+    found = []
+    for raw in snapshot.all(POD):
+        other = Subject(POD, raw["metadata"]["name"], raw["metadata"].get("namespace") or "")
+        record = other.record(snapshot) if controller_of(raw).get("uid") == owner else None
+        if record is None or record is pod or record.deletion_pending or record.cls.terminating:
+            continue
+        if record.row >= 0 or record.cls is pod.cls:
+            found.append(other)
+    return found[:_MOST_REPLICAS]
+
+
+def replicas_that_start(
+    snapshot: ClusterSnapshot, subject: Subject, others: list[Subject], change: ClusterChange
+) -> Fitting | None:
+    """How many pods of the workload would start with the change, which was made for one of them; a
+    change of the template is made for all. None if the change is one of this pod only."""
+    edits = [each for each in change.objects if _edits(each, subject)]
+    place = workload_text(change)
+    if edits and not place:
+        return None
+    more: list[ObjectChange] = []
+    replaced = (*_REPLACED, "StatefulSet") if snapshot.is_hypothetical else _REPLACED
+    for each in others:
+        record = each.record(snapshot)
+        if record is None:
+            continue
+        if record.row < 0:
+            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+        elif edits and any(f"of {kind} " in place for kind in replaced):
+            more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
+            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+    with applied(snapshot, more):
+        found = [each.record(snapshot) for each in (subject, *others)]
+        pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
+        pods.sort(key=snapshot.scheduler.queue.sort_key)
+        with placed(snapshot, pods) as started:
+            nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
+            return Fitting(len(started), len(pods), nodes)
+
+
+def _edits(change: ObjectChange, subject: Subject) -> bool:
+    names = (change.name, change.namespace) == (subject.name, subject.namespace)
+    return names and change.info is POD and change.operation == PATCH
+
+
+def for_each(body: Raw) -> Raw:
+    """The patch of one pod, for another one of the workload."""
+    spec = {key: value for key, value in (body.get("spec") or {}).items() if key not in _OF_EACH}
+    return {**body, "spec": spec} if "spec" in body else body
+
+
+def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
+    """The pod as its controller creates it again."""
+    raw = subject.raw(snapshot)
+    spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
+    metadata = {**raw["metadata"], "uid": f"{raw['metadata'].get('uid') or subject.name}-again"}
+    return {**raw, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+# Pods that are tried first
+
+
+@contextmanager
+def started(snapshot: ClusterSnapshot, leaders: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
+    """Places the pods, and the gangs of those that lead one, one after the other, if they would start;
+    until the end of the block."""
+    jobs = snapshot.cluster.jobs
+    refused: set[int] = set()
+    found: list[PodRecord] = []
+    with ExitStack() as stack:
+        for pod in leaders:
+            job = jobs.of(pod)
+            if job is None:
+                if pod.cls.id in refused:
+                    continue
+                those = stack.enter_context(placed(snapshot, [pod]))
+                if not those and pod.pinned_node is None:
+                    refused.add(pod.cls.id)
+                found += those
+                continue
+            with attempt(snapshot, job) as tried:
+                starts = tried.is_ready
+            if starts:
+                found += stack.enter_context(attempt(snapshot, job)).placed
+        yield found
+
+
+def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
+    """The pending pods and reservations of this scheduler, and the leaders of gangs, that are tried
+    before the pod or its gang, the first ones first. Pods of the same workload are left out."""
+    scheduler, queue, jobs = snapshot.scheduler, snapshot.scheduler.queue, snapshot.cluster.jobs
+    owner, job = _owner(snapshot, pod), jobs.of(pod)
+    own = {each.name for each in jobs.partners(job)} if job is not None else set()
+    first = job.leader or pod if job is not None else pod
+    found = [
+        each
+        for each in queue.waiting()
+        if each is not pod
+        and (each.job is None or each.job not in own)
+        and not each.gates
+        and not each.deletion_pending
+        and scheduler.profile_of(each.scheduler) is not None
+        and planned_of(snapshot, each) is None
+        and queue.comes_before(each, first)
+        and not (owner and _owner(snapshot, each) == owner)
+        and not _has_started(snapshot, each)
+    ]
+    return sorted(found, key=queue.sort_key)[:_MOST_TRIED]
+
+
+def _has_started(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    """Whether the pod, with its gang, should have started by the time in question where starvation
+    holds keep capacity for it."""
+    cluster = snapshot.cluster
+    job, of = cluster.jobs.of(pod), cluster.reservations.starvation_holds.of
+    holds = [of(each) for each in (job.waiting() if job is not None else [pod])]
+    asked, cluster.now = cluster.now, snapshot.now
+    try:
+        expected = cluster.jobs.planner.expected_start
+        starts = [expected(hold) if hold is not None else None for hold in holds]
+    finally:
+        cluster.now = asked
+    return all(start is not None and start <= asked for start in starts)
+
+
+def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    if pod.reservation is not None:
+        return ""
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    return str(controller_of(raw).get("uid") or "") if raw is not None else ""
+
+
+def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
+    """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
+    those; empty if it would start beside them."""
+    pod, of = first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
+    ahead = tried_before(snapshot, pod) if pod is not None else []
+    before = set(starts_on(snapshot, goal)) if ahead else set()
+    with started(snapshot, ahead) as others:
+        if not others or starts_on(snapshot, goal):
+            return ""
+        name = snapshot.cluster.nodes.name
+        takers = [each for each in others if name(each.row) in before] or others
+        text = _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
+        holds = [hold for each in others if (hold := of(each)) is not None]
+    # Once these have nodes, what was held for them is free.
+    released = [delete(RESERVATION, hold.name) for hold in holds]
+    with applied(snapshot, released), started(snapshot, ahead if holds else []):
+        return "" if holds and starts_on(snapshot, goal) else text
+
+
+def first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
+    """The pod; of a gang, the member that is queued for all."""
+    if isinstance(goal, Subject):
+        return goal.record(snapshot)
+    job = snapshot.cluster.jobs.known.get(goal.job)
+    return next(iter(job.waiting()), None) if job is not None else None
+
+
+def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:
+    names = list(dict.fromkeys(_taker(snapshot, pod) for pod in pods))
+    verbs = ("is", "takes") if len(names) == 1 else ("are", "take")
+    return f"{few(names, _SHOWN)} {verbs[0]} tried before it and {verbs[1]} {few(nodes, _SHOWN)}"
+
+
+def _taker(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    if (job := snapshot.cluster.jobs.of(pod)) is not None:
+        return job_text(job)
+    return pod_text(pod)

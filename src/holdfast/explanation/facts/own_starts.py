@@ -1,0 +1,152 @@
+"""How a pod, a reservation or a gang would start now: on nodes that are eligible, or by itself after it
+has preempted pods or reservations, or reclaimed capacity of its queue's share.
+
+Pods that are tried before it are placed first, as in a round.
+"""
+
+from typing import NamedTuple
+
+from holdfast.explanation.facts.other_pods import first_pod, started, takers_text, tried_before
+from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
+from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import (
+    GangGoal,
+    Goal,
+    attempt,
+    planned_of,
+    profile_for,
+    starts_on,
+)
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.interface import Nomination
+from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_NODES = 3
+
+
+class Start(NamedTuple):
+    """How it would start."""
+
+    nodes: list[str]
+    """Empty if it would not."""
+    text: str = ""
+    """`it fits n1`, or `it preempts default/x on n1`; or who takes what it needs, if it does not
+    start."""
+    evicts: bool = False
+    """Whether it preempts or reclaims."""
+    is_beside_others: bool = False
+    """Whether those that are tried before it were placed already."""
+
+
+NO_START = Start([])
+
+
+def start_of(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    """On eligible nodes, unless others take them first; otherwise by preempting or reclaiming."""
+    found = fitting_start(snapshot, goal)
+    if found.nodes:
+        return found
+    evicting = _beside_others(snapshot, goal) if found.text else evicting_start(snapshot, goal)
+    return evicting if evicting.nodes else found
+
+
+def fitting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    """On eligible nodes, unless others take them first."""
+    nodes = starts_on(snapshot, goal)
+    takers = takers_text(snapshot, goal) if nodes else ""
+    return Start([], takers) if takers or not nodes else Start(nodes, f"it fits {few(nodes, _NODES)}")
+
+
+def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    """How it would start now by preempting or reclaiming, also beside those that are tried before it
+    and fit."""
+    alone = _evicting(snapshot, goal)
+    return _beside_others(snapshot, goal) if alone.nodes and not alone.is_beside_others else alone
+
+
+def _beside_others(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    pod = first_pod(snapshot, goal)
+    with started(snapshot, tried_before(snapshot, pod) if pod is not None else []):
+        return _evicting(snapshot, goal)
+
+
+def _evicting(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    jobs = snapshot.cluster.jobs
+    if isinstance(goal, GangGoal):
+        job = jobs.known.get(goal.job)
+        return _gang_start(snapshot, job) if job is not None else NO_START
+    pod = goal.record(snapshot)
+    if pod is None or pod.gates or pod.deletion_pending or planned_of(snapshot, pod) is not None:
+        return NO_START
+    if snapshot.scheduler.profile_of(pod.scheduler) is None:
+        return NO_START
+    job = jobs.of(pod)
+    return _gang_start(snapshot, job) if job is not None else _pod_start(snapshot, pod)
+
+
+def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
+    scheduler = snapshot.scheduler
+    if snapshot.cluster.jobs.queue_limits.admission_error(pod):
+        victims = scheduler.victims_in_queue(pod)
+        return _preempting(snapshot, victims) if victims else _reclaiming(snapshot, pod)
+    profile = profile_for(scheduler, pod)
+    column = scheduler.columns.column(profile, pod.cls)
+    if column.rejected is not None or scheduler.search.find_row(profile, pod, column) >= 0:
+        return NO_START
+    nomination = scheduler.preemption.post_filter(profile, pod, column)
+    if nomination.reserve_pods:
+        return _preempting_reservations(snapshot, nomination)
+    if not nomination.node:
+        return _reclaiming(snapshot, pod)
+    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
+    known = snapshot.cluster.pods
+    return _preempting(snapshot, [known[uid] for uid in uids if uid in known], nomination.node)
+
+
+def _gang_start(snapshot: ClusterSnapshot, job: Job) -> Start:
+    if job.is_ready:
+        return NO_START
+    victims = snapshot.scheduler.victims_for(job)
+    if victims:
+        found = _preempting(snapshot, victims)
+        return found if _starts_without(snapshot, job, victims) else NO_START
+    waiting = job.waiting()
+    return _reclaiming(snapshot, waiting[0]) if waiting else NO_START
+
+
+def _starts_without(snapshot: ClusterSnapshot, job: Job, victims: list[PodRecord]) -> bool:
+    """Whether the gang starts once these pods are gone."""
+    ledger = snapshot.cluster.ledger
+    with ledger.transaction():
+        for victim in victims:
+            ledger.remove(victim)
+        with attempt(snapshot, job) as tried:
+            return tried.is_ready
+
+
+def _preempting(snapshot: ClusterSnapshot, victims: list[PodRecord], node: str = "") -> Start:
+    rows = {victim.row for victim in victims if victim.row >= 0}
+    nodes = [node] if node else sorted(map(snapshot.cluster.nodes.name, rows))
+    whom = pods_text(victims) if victims else "pods of lower priority"
+    return Start(nodes, f"it preempts {whom} on {few(nodes, _NODES)}", True)
+
+
+def _preempting_reservations(snapshot: ClusterSnapshot, nomination: Nomination) -> Start:
+    known = snapshot.cluster.reservations.known
+    name = snapshot.cluster.nodes.name
+    nodes = sorted({name(row) for _, row, _ in nomination.reserve_pods})
+    uids = {uid for _, _, victims in nomination.reserve_pods for uid in victims}
+    names = sorted(known[uid].name for uid in uids if uid in known)
+    whom = f"reservation {few(names, _NODES)}" if names else "reservations of lower priority"
+    return Start(nodes, f"it preempts {whom} on {few(nodes, _NODES)}", True)
+
+
+def _reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
+    plan = reclaim_plan(snapshot, pod)
+    if plan is None:
+        return NO_START
+    nodes = sorted({snapshot.cluster.nodes.name(row) for _, row in plan.places})
+    return Start(nodes, f"it reclaims {plan_text(snapshot, plan)}", True, True)

@@ -1,0 +1,66 @@
+"""Why a pod does not preempt others, although their priority is lower."""
+
+from collections.abc import Iterator
+
+from holdfast.api.names import PREEMPTABLE
+from holdfast.api.plurals import plural
+from holdfast.explanation.facts.capacity import shortages
+from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.report import Holder
+from holdfast.explanation.verdicts import NodeVerdicts, rejection_on
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.diagnosis import FITS
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_NODES = 3
+
+
+def preemption_limits(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, holders: list[Holder]
+) -> Iterator[str]:
+    """Facts about a pod that preempts nothing: an action that is not configured, pods that must not be
+    preempted, reservations."""
+    if pod.reservation is not None or pod.cls.pod.spec.preemption_policy == "Never":
+        return
+    cluster, short = snapshot.cluster, shortages(snapshot, pod)
+    rows = [
+        row
+        for name, each in placing.rejections.items()
+        if each.resolvable and (row := cluster.nodes.row(name)) is not None
+    ]
+    rows.sort(key=lambda row: (float(short[row]), cluster.nodes.name(row)))
+    for row in rows[:_NODES]:
+        there = cluster.ledger.pods.get(row, {}).values()
+        lower = [
+            each
+            for each in there
+            if each.reservation is None
+            and each.cls.priority < pod.cls.priority
+            and not each.cls.is_daemon
+        ]
+        lower.sort(key=lambda each: each.name)
+        kept = [each for each in lower if each.cls.non_preemptible]
+        if not (kept or (lower and not snapshot.scheduler.preempts)):
+            continue
+        if not _fits_without(snapshot, pod, row, lower):
+            continue
+        node = cluster.nodes.name(row)
+        if not snapshot.scheduler.preempts:
+            yield (
+                "the action preempt is not configured: pods of lower priority are not preempted, as "
+                f"{pods_text(lower)} on {node}"
+            )
+        else:
+            verb = plural(len(kept), "is", "are")
+            yield f"{pods_text(kept)} on {node} {verb} not preempted: {PREEMPTABLE} is false"
+        return
+    if pod.cls.priority > 0 and any(each.kind == "Reservation" for each in holders):
+        yield "a pod preempts no reservations, whatever its priority"
+
+
+def _fits_without(snapshot: ClusterSnapshot, pod: PodRecord, row: int, others: list[PodRecord]) -> bool:
+    ledger = snapshot.cluster.ledger
+    with ledger.transaction():
+        for each in others:
+            ledger.remove(each)
+        return rejection_on(snapshot, pod, row) == FITS

@@ -1,0 +1,191 @@
+"""Volumes for a PersistentVolumeClaim that is not bound: why those of its class do not suit it, and the
+size with which one would."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from holdfast.api.errors import QuantityError, SelectorError
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import HOSTNAME_LABEL, STORAGE
+from holdfast.api.quantity import whole
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.explanation.facts.node_labels import labels_of_nodes
+from holdfast.explanation.repairs.claim_templates import revised_claim
+from holdfast.explanation.repairs.repair import (
+    CLAIM,
+    RESIZE,
+    STORAGE_CLASS,
+    VOLUME,
+    Repair,
+    bound_claim,
+    repair,
+)
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.volumes.volume_objects import (
+    FILESYSTEM,
+    ClaimKey,
+    is_free,
+    storage_of,
+)
+from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_CSI_DRIVER = KINDS["storage.k8s.io/v1", "CSIDriver"]
+_CSI_CAPACITY = KINDS["storage.k8s.io/v1", "CSIStorageCapacity"]
+
+
+def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[str]:
+    """Of each available volume of the claim's class, what keeps the claim from being bound to it: its
+    size or another property, otherwise the nodes that it is accessible from."""
+    claim, wanted = _request(snapshot, name, namespace)
+    if claim is None or wanted is None:
+        return []
+    found = []
+    for volume in _available(snapshot, claim):
+        reason = _unsuitable(claim, wanted, volume)
+        terms = volume_terms(snapshot.find(VOLUME, volume.metadata.name) or {})
+        if not reason and terms:
+            reason = f"needs {' and '.join(terms)}"
+        if reason:
+            found.append(f"{volume.metadata.name} {reason}")
+    return found
+
+
+def unsuitable(snapshot: ClusterSnapshot, name: str, namespace: str, volume_name: str) -> str:
+    """Why no node could use the volume for the claim; empty if some could."""
+    claim, wanted = _request(snapshot, name, namespace)
+    volume = snapshot.cluster.volumes.volume(volume_name)
+    if claim is None or wanted is None or volume is None:
+        return ""
+    return _unsuitable(claim, wanted, volume)
+
+
+def largest_new_volume(snapshot: ClusterSnapshot, storage_class: str) -> tuple[int, str] | None:
+    """The size of the largest volume that the class's driver can make on some node, as it reports its
+    capacity; None if it does not report any."""
+    provisioner = (snapshot.find(STORAGE_CLASS, storage_class) or {}).get("provisioner") or ""
+    driver = (snapshot.find(_CSI_DRIVER, provisioner) or {}).get("spec") or {}
+    if not driver.get("storageCapacity"):
+        return None
+    found = (0, "0")
+    for raw in snapshot.all(_CSI_CAPACITY):
+        text = raw.get("maximumVolumeSize") or raw.get("capacity")
+        if raw.get("storageClassName") != storage_class or not text:
+            continue
+        with suppress(QuantityError):
+            found = max(found, (whole(str(text)), str(text)))
+    return found
+
+
+def smaller_claim(
+    snapshot: ClusterSnapshot, subject: Subject, name: str, namespace: str
+) -> Repair | None:
+    """The claim with the size of the largest volume that is suitable but for its size, or that can be
+    made."""
+    claim, wanted = _request(snapshot, name, namespace)
+    raw = snapshot.find(CLAIM, name, namespace)
+    if claim is None or wanted is None or raw is None:
+        return None
+    sizes = {
+        storage_of(each.spec.capacity): str(each.spec.capacity.get(STORAGE))
+        for each in _available(snapshot, claim)
+        if may_take(wanted._replace(size=0), each)
+    }
+    if (made := largest_new_volume(snapshot, claim.spec.storage_class_name or "")) is not None:
+        sizes.setdefault(*made)
+    most = max(sizes, default=0)
+    if not 0 < most < wanted.size:
+        return None
+
+    def revise(spec: Raw) -> Raw:
+        requests = {**spec["resources"]["requests"], STORAGE: sizes[most]}
+        return {**spec, "resources": {**spec["resources"], "requests": requests}}
+
+    where, objects = revised_claim(snapshot, subject, raw, revise)
+    now = claim.spec.resources.requests.get(STORAGE)
+    text = f"request {sizes[most]} instead of {now} {where}"
+    return repair(text, "ReplaceClaim", objects, RESIZE)
+
+
+def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair]:
+    """Volumes for the pod's claims that find none, or smaller claims."""
+    unbound = [
+        claim.key.name
+        for claim in snapshot.cluster.volumes.wanted(pod.cls).claims
+        if (raw := snapshot.find(CLAIM, claim.key.name, pod.namespace)) is not None
+        and not (raw.get("spec") or {}).get("volumeName")
+    ]
+    if unbound:
+        objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
+        yield repair(f"create a volume for claim {', '.join(unbound)}", "CreateVolume", objects)
+    for name in unbound:
+        if (smaller := smaller_claim(snapshot, Subject.of(pod), name, pod.namespace)) is not None:
+            yield smaller
+
+
+def volume_terms(volume: Raw) -> list[str]:
+    """What the node affinity of a volume requires."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    return [
+        f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
+        for term in required.get("nodeSelectorTerms") or ()
+        for each in term.get("matchExpressions") or ()
+    ]
+
+
+def nodes_gone(snapshot: ClusterSnapshot, volume: Raw) -> list[str]:
+    """The nodes on which alone a volume can be used, if none of them exists any more."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
+    places = [
+        [each for each in term if each.get("key") == HOSTNAME_LABEL and each.get("operator") == "In"]
+        for term in terms
+    ]
+    if not places or not all(places):
+        return []
+    names = sorted({name for term in places for each in term for name in each.get("values") or ()})
+    there = labels_of_nodes(snapshot).get(HOSTNAME_LABEL) or ()
+    return names if not any(name in there for name in names) else []
+
+
+def _request(
+    snapshot: ClusterSnapshot, name: str, namespace: str
+) -> tuple[PersistentVolumeClaim | None, VolumeRequest | None]:
+    claim = snapshot.cluster.volumes.claim(ClaimKey(namespace, name))
+    try:
+        return claim, request(claim) if claim is not None else None
+    except SelectorError:
+        return claim, None
+
+
+def _available(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+    """The volumes of the claim's class that no other claim has."""
+    kind, meta = claim.spec.storage_class_name or "", claim.metadata
+    volumes = snapshot.cluster.volumes
+    own = {each.metadata.name for each in volumes.volumes_of_claim(ClaimKey(meta.namespace, meta.name))}
+    for raw in snapshot.all(VOLUME):
+        volume = volumes.volume(raw["metadata"]["name"])
+        if volume is None or (volume.spec.storage_class_name or "") != kind:
+            continue
+        if is_free(volume) or volume.metadata.name in own:
+            yield volume
+
+
+def _unsuitable(claim: PersistentVolumeClaim, wanted: VolumeRequest, volume: PersistentVolume) -> str:
+    """Why no node could use the volume for the claim; empty if some could."""
+    spec = volume.spec
+    if storage_of(spec.capacity) < wanted.size:
+        size = claim.spec.resources.requests.get(STORAGE)
+        return f"has {spec.capacity.get(STORAGE) or 'no size'}, less than the {size} requested"
+    if (spec.volume_mode or FILESYSTEM) != wanted.volume_mode:
+        return f"has volumeMode {spec.volume_mode or FILESYSTEM}, not {wanted.volume_mode}"
+    if not wanted.modes.issubset(spec.access_modes):
+        lacking = sorted(wanted.modes - set(spec.access_modes))
+        return f"has access mode {', '.join(spec.access_modes) or 'none'}, not {', '.join(lacking)}"
+    if wanted.selector is not None and not wanted.selector.matches(volume.metadata.labels):
+        return "does not have the labels of the claim's selector"
+    if not may_take(wanted, volume):
+        return "has another volumeAttributesClassName"
+    return ""

@@ -1,0 +1,117 @@
+"""Pods that stay as they are when the template of their workload changes, until somebody deletes them;
+and those that a rolling update keeps until new ones are ready, which do not fit beside them.
+
+A StatefulSet with OrderedReady waits until a pending pod is ready, so it never replaces it; with the
+update strategy OnDelete a controller replaces no pod, and a ReplicaSet of its own never does.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of, plural
+from holdfast.explanation.facts.expected_ends import ended_pod
+from holdfast.explanation.facts.other_pods import for_each
+from holdfast.explanation.facts.pod_owners import controller_of, workload_of
+from holdfast.explanation.facts.rolling_updates import DEPLOYMENT, rolling_update_of
+from holdfast.explanation.verdicts import Subject, starts_on
+from holdfast.kube.object_client import Raw
+from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.snapshot.cluster_changes import (
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    delete,
+    patch,
+)
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_OWNERS = {kind: KINDS["apps/v1", kind] for kind in ("StatefulSet", "DaemonSet", "ReplicaSet")}
+_TRIED = 8
+"""How many old pods are tried to end before new ones are ready."""
+
+
+def with_rollout(
+    snapshot: ClusterSnapshot, subject: Subject, change: ClusterChange
+) -> tuple[ClusterChange, str]:
+    """The change of a Deployment's template, with a higher `maxUnavailable` if its new pods start only
+    once more old ones have ended than its rolling update ends by itself; and what that adds to its
+    text."""
+    pod = subject.record(snapshot) if subject.info is POD else None
+    edits = [each for each in change.objects if each.info is DEPLOYMENT and "template" in _spec(each)]
+    is_known = pod is not None and edits and not snapshot.is_hypothetical
+    update = rolling_update_of(snapshot, pod, again=True) if pod is not None and is_known else None
+    if update is None:
+        return change, ""
+    ended: list[ObjectChange] = []
+    for count in range(min(len(update.old), _TRIED) + 1):
+        with applied(snapshot, [*change.objects, *ended]):
+            starts = bool(starts_on(snapshot, subject))
+        if starts:
+            break
+        if count < len(update.old):
+            ended += ended_pod(snapshot, update.old[count])
+    else:
+        return change, ""
+    needed = update.needed(count)
+    if not count or needed <= update.unavailable:
+        return change, ""
+    body = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": needed}}}}
+    more = ClusterChange((), (patch(DEPLOYMENT, update.deployment, body),))
+    old = number_of(count, "old pod")
+    text = f", and set maxUnavailable of its rolling update to {needed}, so that {old} may end first"
+    return change + more, text
+
+
+def with_deletions(
+    snapshot: ClusterSnapshot, change: ClusterChange, others: Iterable[Raw]
+) -> tuple[ClusterChange, str]:
+    """The change with the deletion of the pods that would otherwise stay as they are, and what that
+    adds to its text. `others` are pods of the same workload that need the same change."""
+    edits = [each for each in change.objects if _follows(each)]
+    kept: dict[str, tuple[Raw, Raw]] = {}
+    for each in edits:
+        raw = snapshot.find(POD, each.name, each.namespace)
+        if raw is not None and keeps_pods(snapshot, raw):
+            kept[each.name] = (raw, each.body)
+    if not kept or snapshot.is_hypothetical:
+        return change, ""
+    body = next(iter(kept.values()))[1]
+    for raw in others:
+        kept.setdefault(raw["metadata"]["name"], (raw, for_each(body)))
+    objects = [each for each in change.objects if not (_follows(each) and each.name in kept)]
+    for raw, _ in kept.values():
+        objects.append(delete(POD, raw["metadata"]["name"], raw["metadata"].get("namespace") or ""))
+    objects += [create(POD, merge_patch(raw, edit), follows=True) for raw, edit in kept.values()]
+    first = next(iter(kept.values()))[0]
+    names, namespace = " ".join(kept), first["metadata"].get("namespace") or "default"
+    where = "" if namespace == "default" else f" -n {namespace}"
+    kind, whom = controller_of(first)["kind"], plural(len(kept), "it", "them")
+    text = f", then delete {plural(len(kept), 'the pending pod', 'the pending pods')} (kubectl delete "
+    text += f"pod {names}{where}): the {kind} does not replace {whom} by itself"
+    return ClusterChange(change.actions, tuple(objects), change.until), text
+
+
+def keeps_pods(snapshot: ClusterSnapshot, pod: Raw) -> bool:
+    """Whether the controller of a pending pod leaves it alone when its template changes."""
+    owner = controller_of(pod)
+    info, workload = _OWNERS.get(owner.get("kind") or ""), workload_of(snapshot, pod)
+    if info is None or workload is None or workload.info.kind == "Deployment":
+        return False
+    found = snapshot.find(info, owner["name"], pod["metadata"].get("namespace") or "")
+    spec = (found or {}).get("spec") or {}
+    if info.kind == "ReplicaSet":
+        return True
+    if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+        return True
+    return info.kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel"
+
+
+def _spec(change: ObjectChange) -> Raw:
+    found: Raw = change.body.get("spec") or {}
+    return found
+
+
+def _follows(change: ObjectChange) -> bool:
+    return change.info is POD and change.operation == PATCH and change.follows

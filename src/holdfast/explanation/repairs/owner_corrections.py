@@ -1,0 +1,117 @@
+"""Reservations whose owners miss a pod by a misspelt name, another namespace, or the kind of its
+controller; and the owners that were probably meant."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.api.similar_names import nearest
+from holdfast.explanation.facts.holders import held_for
+from holdfast.explanation.facts.pod_owners import workload_of
+from holdfast.explanation.repairs.repair import Repair, repair
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+class OwnerCorrection(NamedTuple):
+    fact: str
+    repair: Repair
+
+
+class _CorrectedOwner(NamedTuple):
+    """What an owner should say."""
+
+    why: str
+    text: str
+    owner: Raw
+
+
+def owner_corrections(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[OwnerCorrection]:
+    """For the reservations that do not have the pod among their owners, and probably should."""
+    reservations = snapshot.cluster.reservations
+    matching = reservations.matching(pod.cls)
+    for each in sorted(reservations.known.values(), key=lambda each: each.name):
+        raw = snapshot.find(RESERVATION, each.name)
+        if raw is None or each.finished or pod.reservation or each.owner_spec_id in matching:
+            continue
+        owners = (raw.get("spec") or {}).get("owners") or []
+        for at, owner in enumerate(owners):
+            right = _corrected_owner(snapshot, pod, owner)
+            if right is not None:
+                body = {"spec": {"owners": [*owners[:at], right.owner, *owners[at + 1 :]]}}
+                change = patch(RESERVATION, raw, body)
+                text = f"{right.text} in spec.owners of reservation {each.name}"
+                fact = f"reservation {each.name} is for {held_for(snapshot, each)}; {right.why}"
+                yield OwnerCorrection(fact, repair(text, "CorrectOwner", [change]))
+                break
+
+
+def _corrected_owner(snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw) -> _CorrectedOwner | None:
+    object_, controller = owner.get("object") or {}, owner.get("controller") or {}
+    if object_.get("name") and not object_.get("uid") and not controller:
+        return _object(snapshot, pod, owner, object_)
+    if controller.get("name") and not controller.get("uid") and not object_:
+        return _controller(snapshot, pod, owner, controller)
+    return None
+
+
+def _object(
+    snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw, given: Raw
+) -> _CorrectedOwner | None:
+    """A pod or PodGroup by name."""
+    kind = given.get("kind") or "Pod"
+    group = pod.cls.group
+    if kind == "PodGroup" and group is not None:
+        own = group.name
+    elif kind == "Pod":
+        own = pod.name
+    else:
+        return None
+    name, namespace = given["name"], given.get("namespace") or pod.namespace
+    if _exists(snapshot, kind, namespace, name):
+        return None
+    if name == own and namespace != pod.namespace:
+        why = f"the pod is in namespace {pod.namespace}, and there is no {kind} {name} in {namespace}"
+    elif namespace == pod.namespace and nearest(name, [own]):
+        why = f"there is no such {kind}; did you mean {own}?"
+    else:
+        return None
+    right = {**given, "name": own, "namespace": pod.namespace}
+    text = f"name {kind} {pod.namespace}/{own} instead of {namespace}/{name}"
+    return _CorrectedOwner(why, text, {**owner, "object": right})
+
+
+def _exists(snapshot: ClusterSnapshot, kind: str, namespace: str, name: str) -> bool:
+    if kind == "Pod":
+        return snapshot.cluster.pod(namespace, name) is not None
+    jobs = snapshot.cluster.jobs.known.values()
+    return any(each.is_known and each.name[1:] == (namespace, name) for each in jobs)
+
+
+def _controller(
+    snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw, given: Raw
+) -> _CorrectedOwner | None:
+    """A controller by name. Pods of a Deployment are controlled by its ReplicaSets, of which there is a
+    new one for every template: its labels are meant."""
+    own = next((each for each in pod.cls.owners if each.controller), None)
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    if own is None or raw is None or given.get("namespace") not in (None, "", pod.namespace):
+        return None
+    above = workload_of(snapshot, raw)
+    if given.get("kind") == "Deployment" and own.kind == "ReplicaSet" and above is not None:
+        labels = {key: value for key, value in pod.cls.labels.items() if key != _TEMPLATE_HASH}
+        if above.info.kind != "Deployment" or above.name != given["name"] or not labels:
+            return None
+        why = f"its pods are controlled by its ReplicaSet {own.name}, so this matches none"
+        shown = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        text = f"name pods with {shown} instead of Deployment {given['name']}"
+        right = {"object": {"namespace": pod.namespace}, "labelSelector": {"matchLabels": labels}}
+        return _CorrectedOwner(why, text, right)
+    if given.get("kind") == own.kind and nearest(given["name"], [own.name]):
+        why = f"the pod is controlled by {own.kind} {own.name}; did you mean that?"
+        text = f"name {own.kind} {own.name} instead of {given['name']}"
+        return _CorrectedOwner(why, text, {**owner, "controller": {**given, "name": own.name}})
+    return None

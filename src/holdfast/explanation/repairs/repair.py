@@ -1,0 +1,177 @@
+"""Changes of objects that may help a pod or reservation, and how they are made: in the pod, in the pods
+of its job that are like it, and in the template of its workload. Whether a change helps is for `advice`
+to find out."""
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import NamedTuple
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import MIGRATION_JOB
+from holdfast.explanation.facts.pod_owners import IMMUTABLE, as_written, workload_of
+from holdfast.explanation.repairs.pod_sizes import Sizes
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, create, patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+Edit = Callable[[Raw], Raw]
+"""Returns the merge patch for a pod's spec."""
+
+
+class Repair(NamedTuple):
+    text: str
+    change: ClusterChange
+    cost: int
+    sizes: Sizes = MappingProxyType({})
+    """The requests that it changes, if it changes nothing else."""
+
+
+_KUEUE = "kueue.x-k8s.io/"
+"""The prefix of scheduling gates that Kueue sets, and removes on admission."""
+WAIT, CONFIGURE, RESIZE, DELETE_RESERVATION, EVICT = range(5)
+"""The costs of changes, cheapest first."""
+
+
+def repair(text: str, action: str, objects: list[ObjectChange], cost: int = CONFIGURE) -> Repair:
+    return Repair(text, ClusterChange((action,), tuple(objects)), cost)
+
+
+# Editing the pods
+
+
+def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> list[ObjectChange]:
+    """Patches of the spec of the pod, and of all waiting pods of its job that are like it; for a
+    reservation, of its template. `edit` returns the patch for a spec."""
+    if subject.info is RESERVATION:
+        raw = subject.raw(snapshot)
+        template = (raw.get("spec") or {}).get("template") or {}
+        body = {"spec": {"template": {"spec": edit(template.get("spec") or {})}}}
+        return [patch(RESERVATION, raw, body)]
+    found: dict[str, ObjectChange] = {}
+    pods = []
+    for raw in _alike(snapshot, subject):
+        spec = raw.get("spec") or {}
+        workload = workload_of(snapshot, raw)
+        if workload is not None:
+            template = {"spec": edit(workload.pod_spec or as_written(spec))}
+            found[workload.name] = workload.change(template)
+        pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
+    return [*found.values(), *pods]
+
+
+def edits_migration(snapshot: ClusterSnapshot, change: ObjectChange) -> bool:
+    """Whether the template of a migration's reservation is changed. The pod that should use it is made
+    from the template of its workload, and would not fit it: it would be evicted and stay pending."""
+    if change.info is not RESERVATION or change.operation != PATCH or "spec" not in change.body:
+        return False
+    raw = snapshot.find(RESERVATION, change.name) or {}
+    return MIGRATION_JOB in ((raw.get("metadata") or {}).get("labels") or {})
+
+
+def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:
+    """The pods, or reservations, without their scheduling gates. Unlike most of a pod's spec, these can
+    be removed from an existing pod."""
+    gates = dict.fromkeys(gate for pod in pods for gate in pod.gates)
+    own = ", ".join(gate for gate in gates if not gate.startswith(_KUEUE))
+    whom = few([f"{pod.namespace}/{pod.name}" for pod in pods], 3)
+    texts = [f"remove the scheduling gates {own} of {whom}"] if own else []
+    if any(gate.startswith(_KUEUE) for gate in gates):
+        texts.append(f"have Kueue admit {whom} (see its Workload)")
+    body: Raw = {"spec": {"schedulingGates": None}}
+    objects = []
+    for subject in map(Subject.of, pods):
+        raw = subject.raw(snapshot)
+        change = {"spec": {"template": body}} if subject.info is RESERVATION else body
+        objects.append(patch(subject.info, raw, change))
+    return repair(" and ".join(texts), "RemoveGates", objects)
+
+
+def gates_text(pods: list[PodRecord]) -> str:
+    """`a, b`, and who removes those of Kueue."""
+    gates = list(dict.fromkeys(gate for pod in pods for gate in pod.gates))
+    of_kueue = [gate for gate in gates if gate.startswith(_KUEUE)]
+    which = f"{few(of_kueue)} is " if len(of_kueue) < len(gates) else ""
+    note = f" ({which}removed by Kueue on admission)" if of_kueue else ""
+    return f"{', '.join(gates)}{note}"
+
+
+def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:
+    """Patches of the pod's metadata, and of pods of its job that are like it."""
+    if subject.info is RESERVATION:
+        return [patch(RESERVATION, subject.raw(snapshot), {"metadata": body})]
+    pods = list(_alike(snapshot, subject))
+    workloads = {
+        each.name: each.change({"metadata": body})
+        for raw in pods
+        if (each := workload_of(snapshot, raw)) is not None and each.info.kind not in IMMUTABLE
+    }
+    return [*workloads.values(), *(patch(POD, raw, {"metadata": body}) for raw in pods)]
+
+
+def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:
+    pod = subject.record(snapshot)
+    job = snapshot.cluster.jobs.of(pod) if pod is not None else None
+    pods = [pod] if job is None or pod is None else [m for m in job.waiting() if m.cls is pod.cls]
+    for each in pods:
+        if each is not None and each.reservation is None:
+            raw = snapshot.find(POD, each.name, each.namespace)
+            if raw is not None:
+                yield raw
+
+
+# Objects that do not exist
+
+
+CLAIM = KINDS["v1", "PersistentVolumeClaim"]
+VOLUME = KINDS["v1", "PersistentVolume"]
+STORAGE_CLASS = KINDS["storage.k8s.io/v1", "StorageClass"]
+_COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
+
+
+def bound_claim(
+    snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
+) -> list[ObjectChange]:
+    """The claim, created if it does not exist, bound to a new volume that every node can use."""
+    raw = snapshot.find(CLAIM, name, namespace)
+    known = (raw or {}).get("spec") or {}
+    uid = ((raw or {}).get("metadata") or {}).get("uid") or f"claim-{name}"
+    size = ((known.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+    modes = known.get("accessModes") or ["ReadWriteOnce"]
+    class_name = known.get("storageClassName") or ""
+    volume_name = to or f"volume-for-{namespace}-{name}"
+    reference = {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace, "uid": uid}
+    volume: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume_name, "uid": f"volume-{uid}"},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": modes,
+            "storageClassName": class_name,
+            "claimRef": reference,
+            "hostPath": {"path": f"/var/lib/{volume_name}"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+        "spec": {
+            "accessModes": modes,
+            "resources": {"requests": {"storage": size}},
+            "storageClassName": class_name,
+        },
+        "status": {"phase": "Pending"},
+    }
+    body: Raw = {
+        "metadata": {"annotations": _COMPLETED},
+        "spec": {"volumeName": volume_name},
+        "status": {"phase": "Bound"},
+    }
+    created = [create(CLAIM, claim)] if raw is None else []
+    bound = patch(CLAIM, raw or claim, body, follows=True)
+    return [*created, create(VOLUME, volume), bound]

@@ -1,0 +1,76 @@
+"""Workloads that create pods again which are advised to end.
+
+One pod that ends frees all that is needed at once. Of several, each frees a part, and the pods that
+their workload creates again may take these parts before all have ended: the workload must be smaller.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+from holdfast.api.kinds import KINDS
+from holdfast.explanation.facts.pod_owners import controller_of
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import ObjectChange, patch
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_REPLICA_SET, _STATEFUL_SET = KINDS["apps/v1", "ReplicaSet"], KINDS["apps/v1", "StatefulSet"]
+_DEPLOYMENT = KINDS["apps/v1", "Deployment"]
+_SETS = {"ReplicaSet": _REPLICA_SET, "StatefulSet": _STATEFUL_SET}
+_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class SmallerWorkloads(NamedTuple):
+    text: str = ""
+    changes: tuple[ObjectChange, ...] = ()
+
+
+class _Scaled(NamedTuple):
+    """A workload with the replicas that it should have."""
+
+    kind: str
+    name: str
+    namespace: str
+    replicas: int
+
+    @property
+    def command(self) -> str:
+        where = "" if self.namespace == "default" else f" -n {self.namespace}"
+        return f"kubectl scale {self.kind.lower()} {self.name}{where} --replicas={self.replicas}"
+
+    @property
+    def change(self) -> ObjectChange:
+        info = _DEPLOYMENT if self.kind == "Deployment" else _SETS[self.kind]
+        raw: Raw = {"metadata": {"name": self.name, "namespace": self.namespace}}
+        return patch(info, raw, {"spec": {"replicas": self.replicas}})
+
+
+def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> SmallerWorkloads:
+    """The workloads of these pods with as many replicas fewer; empty if nothing creates them again."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for each in pods:
+        owner = controller_of(snapshot.find(POD, each.name, each.namespace) or {"metadata": {}})
+        if owner.get("kind") in _SETS:
+            counts[owner["kind"], owner["name"], each.namespace] += 1
+    scaled = [
+        _scaled(snapshot, kind, name, namespace, count)
+        for (kind, name, namespace), count in sorted(counts.items())
+    ]
+    if not scaled:
+        return SmallerWorkloads()
+    names = ", ".join(f"{each.kind} {each.name}" for each in scaled)
+    commands = "; ".join(each.command for each in scaled)
+    first = ""
+    if any(each.kind != "StatefulSet" for each in scaled):
+        first = f", after the annotation {_COST}=-1 on these pods"
+    text = f", and scale {names} down, which would create them again in the capacity that each frees"
+    return SmallerWorkloads(f"{text} ({commands}{first})", tuple(each.change for each in scaled))
+
+
+def _scaled(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str, fewer: int) -> _Scaled:
+    raw = snapshot.find(_SETS[kind], name, namespace) or {"metadata": {}}
+    replicas = (raw.get("spec") or {}).get("replicas")
+    above = controller_of(raw)
+    if above.get("kind") == "Deployment":
+        kind, name = "Deployment", above["name"]
+    return _Scaled(kind, name, namespace, max(0, (1 if replicas is None else int(replicas)) - fewer))

@@ -1,0 +1,17 @@
+"""The objects that can be explained, and what is common to them.
+
+blocked_members       the member that keeps a gang from starting
+gang_members          a member of a gang
+groups                a pod group
+min_resources         minResources of a pod group
+no_node               a pod or reservation for which no node is feasible
+nodes                 a node: whether it takes pods, what is on it, which pending pods fit
+pods                  a pod that is pending or placed
+queue_limits          limits of a pod's queue
+queues                a queue: its limits, and what waits in it
+reservations          a reservation
+schedules             a ReservationSchedule
+uncreated_pods        pods of a workload that cannot be created
+waiting_reservations  a reservation that waits for capacity on its node
+workloads             a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
+"""

@@ -1,0 +1,419 @@
+"""No node is feasible for a pod or the reserve pod of a reservation: the summary, facts and advice."""
+
+import re
+from collections.abc import Iterator
+
+from holdfast.api import names
+from holdfast.api.plurals import number_of
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.claim_selectors import consider_selectors_of_nodes
+from holdfast.explanation.advice.claim_sizes import CLAIMS_PLUGIN, consider_fewer_devices
+from holdfast.explanation.advice.invalid_requests import consider_invalid_requests
+from holdfast.explanation.advice.missing_claims import consider_attributes, consider_missing_claims
+from holdfast.explanation.advice.missing_volumes import (
+    consider_missing_volumes,
+    consider_unbound_claims,
+    consider_unreachable_volumes,
+)
+from holdfast.explanation.advice.misspellings import consider_misspellings
+from holdfast.explanation.advice.new_nodes import consider_new_node
+from holdfast.explanation.advice.overdue_pods import consider_overdue_pods
+from holdfast.explanation.advice.planned_reservations import consider_estimate, consider_own_start
+from holdfast.explanation.advice.removals import consider_awaited_pods, consider_removals
+from holdfast.explanation.advice.repair_search import consider_nodes
+from holdfast.explanation.advice.reservation_repairs import consider_owners, consider_reservations
+from holdfast.explanation.advice.rollouts import consider_rollout
+from holdfast.explanation.advice.unused_claims import Deallocation, consider_unused_claims, deallocation
+from holdfast.explanation.facts.capacity import missing_node, missing_on, plans_on, row_of, shortages
+from holdfast.explanation.facts.expected_ends import ignored_estimate, overrun_text, rows_freed_first
+from holdfast.explanation.facts.holders import holder_text, holders_on, kind_of_holder, kind_text
+from holdfast.explanation.facts.matching_reservations import (
+    named_reservation,
+    near_owners,
+    pending_reservations,
+    unusable_reservations,
+)
+from holdfast.explanation.facts.own_reservations import waiting_for
+from holdfast.explanation.facts.preemption_limits import preemption_limits
+from holdfast.explanation.phrases import amounts_text, job_text, pods_text
+from holdfast.explanation.repairs.details import details_of
+from holdfast.explanation.repairs.repair import metadata_changes, repair
+from holdfast.explanation.report import Report, few
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
+from holdfast.scheduler.framework.interface import Nomination
+from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+
+_HOLDERS = 3
+_KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
+"""Plugins that reject nodes whose capacity may be kept by reservations."""
+_LOOKED_AT = 20
+_SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
+_ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
+_RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
+_BY_NODE = re.compile(r"Insufficient (\S+) by node$")
+NOTHING_HELPS = "nothing that was tried would help"
+_PLAIN = {
+    "node(s) had untolerated taint(s)": "untolerated taint",
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "node affinity or selector not met",
+    "node(s) didn't have free ports for the requested pod ports": "host port in use",
+    "node(s) didn't match pod affinity rules": "pod affinity not met",
+    "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
+    "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
+    RESERVED: "held for a starving job",
+    PLANNED: "planned for reservations that start later",
+}
+"""Reasons in a few words, for summaries; others are shortened."""
+_PLAIN_PREFIXES = {
+    "Insufficient GPU Devices": "no GPU has enough left",
+    "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
+    "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
+    "node(s) exceed max volume count": "too many volumes attached",
+    POLICY_CONFLICT: "another NUMA policy than its own",
+    "Insufficient NUMA ": "too little on one NUMA node",
+    "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
+    "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
+}
+
+
+def explain_no_node(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """No node is feasible, for a pod or the reserve pod of a reservation."""
+    subject = Subject.of(pod)
+    if (unused := deallocation(snapshot, pod, placing)) is not None:
+        _explain_after(snapshot, pod, unused, placing, advisor, report)
+        return
+    rejected, preempts = placing.column.rejected, False
+    report.summary = no_node_summary(snapshot, placing, pod)
+    if rejected is None and (own := own_waiting(snapshot, pod)):
+        report.summary = own
+    report.details += named_reservation(snapshot, pod)
+    report.details += near_owners(snapshot, pod)
+    report.details += consider_owners(snapshot, pod, advisor)
+    consider_misspellings(snapshot, subject, pod, advisor)
+    if rejected is not None:
+        _rejected(snapshot, subject, pod, rejected.message, advisor, report)
+    else:
+        nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
+        preempts = bool(nomination.node or nomination.reserve_pods)
+        job = snapshot.cluster.jobs.of(pod)
+        if preempts and job is not None and not job.is_ready and pod.reservation is None:
+            preempts = False
+            report.details.append(
+                f"{job_text(job)} preempts nothing: not enough of its members would then have a node"
+            )
+        elif preempts:
+            report.details += preemption_details(snapshot, nomination)
+        report.details += details_of(snapshot, pod, placing)
+        note_holders(snapshot, pod, placing, report)
+        consider_estimate(snapshot, subject, pod, placing, advisor)
+        report.details += consider_own_start(snapshot, pod, advisor)
+        report.details += consider_rollout(snapshot, pod, advisor)
+        report.details += consider_overdue_pods(snapshot, pod, placing, advisor)
+        report.details += unusable_reservations(report.reservations)
+    consider_reservations(snapshot, subject, advisor)
+    report.details += _consider_pending_reservations(snapshot, pod, advisor)
+    _ignored(snapshot, subject, pod, advisor, report)
+    if rejected is None:
+        consider_unbound_claims(snapshot, pod, placing, advisor)
+        consider_unreachable_volumes(snapshot, pod, advisor)
+        consider_attributes(snapshot, subject, pod, placing, advisor)
+        consider_unused_claims(snapshot, pod, placing, advisor)
+    consider_fewer_devices(snapshot, subject, pod, placing, advisor)
+    if rejected is None:
+        consider_awaited_pods(snapshot, pod, advisor)
+    protected = [] if preempts else consider_nodes(advisor, placing)
+    if not advisor.advice and not preempts:
+        consider_removals(snapshot, subject, pod, advisor)
+        if rejected is None and not advisor.advice:
+            nodes = [name for name, each in placing.rejections.items() if each.plugin == CLAIMS_PLUGIN]
+            consider_selectors_of_nodes(snapshot, subject, pod, nodes, advisor)
+            consider_new_node(snapshot, pod, placing, advisor)
+    report.details += takers_details(advisor)
+    _note_unknown_end(snapshot, pod, placing, advisor, report)
+    if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
+        report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
+    if preempts:
+        return
+    if rejected is None:
+        report.details += preemption_limits(snapshot, pod, placing, report.holders)
+    report.details += protected
+    is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
+    if not (advisor.advice or is_known) and snapshot.cluster.nodes.count:
+        report.details.append(NOTHING_HELPS)
+
+
+def takers_details(advisor: Advisor) -> list[str]:
+    """Who takes the capacity that changes free, unless waiting for more is advised."""
+    if any("Wait" in each.change["actions"] for each in advisor.advice):
+        return []
+    return [f"once capacity is free, {each}" for each in advisor.takers]
+
+
+def _explain_after(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    unused: Deallocation,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """The scheduler deallocates a claim first; what keeps the pod off the nodes then."""
+    report.summary = no_node_summary(snapshot, placing, pod)
+    text = f"claim {unused.claim} is allocated where it does not fit, and no other pod uses it: the "
+    text += "scheduler deallocates it if the pod is tried"
+    with applied(snapshot, [unused.change]):
+        freed = Subject.of(pod).record(snapshot) or pod
+        nodes = starts_on(snapshot, Subject.of(freed))
+        if nodes:
+            report.details.append(f"{text}; then it fits {few(nodes, _HOLDERS)}")
+            return
+        report.details.append(f"{text}; then:")
+        explain_no_node(snapshot, freed, place(snapshot.scheduler, freed), advisor, report)
+
+
+def _consider_pending_reservations(
+    snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor
+) -> Iterator[str]:
+    """Why a reservation that the pod requires has no node; proposes what would give it one, if the pod
+    could then use it."""
+    for reservation in pending_reservations(snapshot, pod)[:_HOLDERS]:
+        own, raw = reservation.pod, snapshot.find(RESERVATION, reservation.name)
+        assert own is not None
+        placing, of = place(snapshot.scheduler, own), f"reservation {reservation.name}"
+        if raw is None or not placing.message:
+            yield f"{of} fits now: it is queued, or the scheduler is not running"
+            continue
+        about = Report(of, "Pending", "")
+        sub = Advisor(snapshot, Subject.of(own), counts_evictions=False)
+        explain_no_node(snapshot, own, placing, sub, about)
+        yield f"{of}: {about.summary} See: holdfast explain reservation {reservation.name}"
+        for each in sub.helpful:
+            with applied(snapshot, each.change.objects), at_time(snapshot, each.change.until):
+                nodes = starts_on(snapshot, Subject.of(own))
+            body = {"status": {"phase": "Available", "nodeName": nodes[0]}}
+            then = ClusterChange((), (patch(RESERVATION, raw, body, follows=True),))
+            advisor.propose(each._replace(text=f"{of}: {each.text}", change=each.change + then))
+
+
+def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:
+    """The pods that it would preempt, and the budgets that this violates."""
+    cluster = snapshot.cluster
+    if nomination.reserve_pods:
+        return list(_preempted_reservations(snapshot, nomination))
+    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
+    victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
+    whom = f"{pods_text(victims)} of lower priority" if victims else "pods of lower priority"
+    found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
+    budgets = DisruptionBudgets(cluster)
+    violating, _ = budgets.split(victims)
+    for budget in budgets.violated_by(violating):
+        pods = pods_text([pod for pod in violating if budget.protects(pod)])
+        found.append(
+            f"{budget.text}, and protects {pods}: preemption prefers other pods, but may violate it"
+        )
+    return found
+
+
+def _preempted_reservations(snapshot: ClusterSnapshot, nomination: Nomination) -> Iterator[str]:
+    """The reservations that it, or another one of its job, would preempt."""
+    known = snapshot.cluster.reservations.known
+    for pod, row, victims in nomination.reserve_pods:
+        names = sorted(known[uid].name for uid in victims if uid in known)
+        if names:
+            who = "it" if len(nomination.reserve_pods) == 1 else f"reservation {pod.name}"
+            node = snapshot.cluster.nodes.name(row)
+            yield f"{who} can preempt reservation {few(names)} on {node}, and will if it is tried"
+
+
+def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The summary for a pod whose own reservation or hold waits for capacity on its node."""
+    for own in waiting_for(snapshot, pod):
+        entry = own.entry
+        assert entry is not None
+        kind = kind_text(kind_of_holder(snapshot, own))
+        missing = missing_on(snapshot, pod, entry.row)
+        if missing:
+            node, short = snapshot.cluster.nodes.name(entry.row), amounts_text(snapshot, missing)
+            return f"It waits for its own {kind} {own.name} on {node}, which is short of {short}."
+    return ""
+
+
+def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRecord) -> str:
+    count = snapshot.cluster.nodes.count
+    if not count:
+        return "No suitable node: the cluster has no nodes."
+    if placing.column.rejected is not None:
+        message = placing.column.rejected.message
+        return f"No suitable node: {message}{'' if message.endswith('?') else '.'}"
+    wanted = pod.cls.wants_node
+    if wanted and (near := missing_node(snapshot, wanted)) is not None:
+        return f"It names the node {wanted}, which does not exist{near or '.'}"
+    if pod.pinned_node is not None:
+        there = placing.rejections.get(pod.pinned_node)
+        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
+        return f"It can only run on {pod.pinned_node}: {why}."
+    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
+    more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
+    return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
+
+
+def plain(reason: str) -> str:
+    """A reason in a few words."""
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    if (failed := _SELECTOR_ERROR.match(reason)) is not None:
+        return f"a device selector of claim {failed[1]} fails ({failed[2]})"
+    if (short := _RESERVATION_SHORT.match(reason)) is not None:
+        return f"its reservation has too little {short[1]}"
+    if (short := _BY_NODE.match(reason)) is not None:
+        return f"too little {short[1]} beside its reservation"
+    for prefix, text in _PLAIN_PREFIXES.items():
+        if reason.startswith(prefix):
+            return text
+    if reason.startswith("Insufficient "):
+        return f"too little {reason.removeprefix('Insufficient ')}"
+    return reason.removeprefix("node(s) ")
+
+
+def note_holders(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report
+) -> None:
+    """Who keeps capacity on the nodes that are closest to being eligible."""
+    short = shortages(snapshot, pod)
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin in _KEPT_BY_RESERVATIONS or RESERVED in rejection.texts
+    ]
+    rows.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
+    held = [
+        row
+        for row in rows
+        if any(True for _ in snapshot.cluster.ledger.reservations.on(row))
+        or plans_on(snapshot, pod, row)
+    ]
+    report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
+    report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
+    report.details += _waiting_in_its_job(snapshot, pod)
+
+
+def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
+    """The waiting reservations and holds of the pod, besides the one in the summary, and of the others
+    of its job."""
+    job = snapshot.cluster.jobs.of(pod)
+    members = job.waiting() if job is not None and not job.is_ready else [pod]
+    said = own_waiting(snapshot, pod)
+    found = []
+    for member in members:
+        for own in waiting_for(snapshot, member):
+            entry = own.entry
+            assert entry is not None
+            if member is pod and f" {own.name} " in said:
+                continue
+            lacking = ", ".join(snapshot.cluster.reservations.lacking(own))
+            node = snapshot.cluster.nodes.name(entry.row)
+            kind = kind_text(kind_of_holder(snapshot, own))
+            whose = "its own" if member is pod else f"of its job, {member.name}'s"
+            state = f"short of {lacking}" if lacking else "which has its capacity"
+            found.append(f"{whose} {kind} {own.name} waits on {node}, {state}")
+    return found
+
+
+def _rejected(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    message: str,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """The pod is rejected whatever the node: claims that do not exist or are not bound, annotations and
+    requests that are invalid."""
+    report.details += consider_invalid_requests(snapshot, subject, pod, message, advisor)
+    report.details += consider_missing_claims(snapshot, subject, pod, message, advisor)
+    for annotation in _ANNOTATION.findall(message):
+        if annotation == names.RESERVATION_AFFINITY:
+            continue
+        objects = metadata_changes(snapshot, subject, {"annotations": {annotation: None}})
+        advisor.propose(
+            repair(f"fix or remove its annotation {annotation}", "RemoveAnnotation", objects)
+        )
+    report.details += consider_missing_volumes(snapshot, subject, pod, message, advisor)
+
+
+def _ignored(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
+) -> None:
+    if pod.cls.labels.get(names.RESERVATION_IGNORED) != "true":
+        return
+    objects = metadata_changes(snapshot, subject, {"labels": {names.RESERVATION_IGNORED: None}})
+    text = f"remove the label {names.RESERVATION_IGNORED}, so that it may use reservations"
+    if advisor.propose(repair(text, "RemoveLabel", objects)):
+        report.details.append(f"it ignores reservations: label {names.RESERVATION_IGNORED}=true")
+
+
+def _note_unknown_end(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """Says so if nothing tells when capacity becomes free."""
+    short = shortages(snapshot, pod)
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == NODE_RESOURCES_FIT
+    ]
+    rows = sorted(rows, key=lambda row: float(short[row]))[:_LOOKED_AT]
+    asked = dict(pod.cls.requests)
+    table = snapshot.cluster.nodes
+    could = [
+        row
+        for row in rows
+        if missing_on(snapshot, pod, row)
+        and all(table.allocatable.item(slot, row) >= amount for slot, amount in asked.items())
+    ]
+    waits = any("Wait" in each.change["actions"] for each in advisor.advice)
+    if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
+        overdue = list(_without_end(snapshot, could))[:_HOLDERS]
+        there = [each for row in could for each in snapshot.cluster.ledger.pods.get(row, {}).values()]
+        others = [each for each in there if not each.cls.is_daemon and not _is_sibling(pod, each)]
+        if there and not others and not overdue:
+            return  # it does not fit beside its own siblings: nothing has to end
+        unknown = "too few pods there have run-time estimates"
+        why = "; ".join(overdue) or (unknown if others else "nothing there is known to end")
+        report.details.append(f"when enough capacity becomes free is unknown: {why}")
+
+
+def _is_sibling(pod: PodRecord, other: PodRecord) -> bool:
+    """Whether both have the same controller, or are of one job."""
+    if pod.job is not None and pod.job == other.job:
+        return True
+    own = {each.uid for each in pod.cls.pod.metadata.owner_references if each.controller}
+    return any(each.controller and each.uid in own for each in other.cls.pod.metadata.owner_references)
+
+
+def _without_end(snapshot: ClusterSnapshot, rows: list[int]) -> Iterator[str]:
+    """The pods on these rows that should have ended, or whose run-time estimates are ignored."""
+    for row in rows:
+        for pod in snapshot.cluster.ledger.pods.get(row, {}).values():
+            if pod.reservation is None and (text := overrun_text(snapshot, pod)):
+                yield f"{pod.namespace}/{pod.name} {text}"
+            elif text := ignored_estimate(snapshot, pod):
+                yield f"{pod.namespace}/{pod.name}: its {text}"

@@ -1,0 +1,277 @@
+"""Explains a pod: why it is pending, or why it runs where it does."""
+
+from holdfast.api.names import MIRROR_POD_ANNOTATION
+from holdfast.api.similar_names import did_you_mean
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.misspellings import consider_scheduler, served_schedulers
+from holdfast.explanation.advice.overdue_pods import is_overdue, overdue_text, removal
+from holdfast.explanation.advice.reclaim_repairs import consider_reclaim
+from holdfast.explanation.advice.repair_search import consider_nodes
+from holdfast.explanation.advice.waits import consider_wait_on
+from holdfast.explanation.facts.capacity import missing_node
+from holdfast.explanation.facts.expected_ends import deletion_deadline, ignored_estimate, overrun_text
+from holdfast.explanation.facts.holders import kind_of_holder, kind_text
+from holdfast.explanation.facts.ignored_annotations import ignored_annotations
+from holdfast.explanation.facts.matching_reservations import matching_reservations
+from holdfast.explanation.facts.other_pods import takers_text
+from holdfast.explanation.facts.reclaimed_capacity import reclaiming
+from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
+from holdfast.explanation.phrases import in_time, job_text, pods_text
+from holdfast.explanation.repairs.details import details_of, terminating_on
+from holdfast.explanation.repairs.gang_changes import (
+    waiting_members,
+)
+from holdfast.explanation.repairs.repair import gates_text, remove_gates
+from holdfast.explanation.report import Report
+from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
+from holdfast.explanation.subjects.no_node import explain_no_node, no_node_summary
+from holdfast.explanation.subjects.queue_limits import (
+    consider_queue,
+    queue_details,
+)
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.placements import TopologyPlacement
+from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+
+def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    report = Report(f"Pod {namespace}/{name}", str(status.get("phase") or "Pending"), "")
+    report.node = str(spec.get("nodeName") or "")
+    report.told = condition_message(raw, "PodScheduled")
+    pod = snapshot.cluster.pod(namespace, name)
+    if pod is None:
+        report.summary = _not_known(raw)
+    elif report.node:
+        _placed(snapshot, pod, report)
+        if missing_node(snapshot, report.node) is None:
+            note_waiting_containers(raw, report)
+            note_resize(snapshot, pod, raw, report)
+    else:
+        explain_pending(snapshot, pod, raw, report)
+    return report
+
+
+def _not_known(raw: Raw) -> str:
+    status, node = raw.get("status") or {}, (raw.get("spec") or {}).get("nodeName")
+    phase = status.get("phase")
+    if phase in ("Succeeded", "Failed"):
+        where = f", on {node}" if node else ""
+        state = ", ".join(filter(None, (phase, status.get("reason"))))
+        why = f": {status['message']}" if status.get("message") else ""
+        return f"It has ended ({state}){where}{why}".rstrip(".") + "."
+    return "It is invalid for the scheduler; see its condition."
+
+
+def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
+    """Ranks the nodes as if the pod were not bound yet."""
+    cluster = snapshot.cluster
+    reservation = cluster.reservations.known.get(pod.reservation_uid)
+    report.reservation = reservation.name if reservation is not None else ""
+    through = ""
+    if reservation is not None:
+        through = f", through the {kind_text(kind_of_holder(snapshot, reservation))} {reservation.name}"
+    stopping = "; it is being deleted" if pod.cls.terminating else ""
+    report.summary = f"It is on {report.node}{through}{stopping}."
+    if missing_node(snapshot, report.node) is not None:
+        report.summary = f"It is assigned to {report.node}{through}, which does not exist{stopping}."
+        report.details.append(
+            "no scheduler looks for another node once spec.nodeName is set: delete the pod, and create "
+            "it without nodeName if its controller does not"
+        )
+        if near := missing_node(snapshot, report.node):
+            report.details.append(f"its spec.nodeName is {report.node}{near}")
+        return
+    if MIRROR_POD_ANNOTATION in pod.cls.pod.metadata.annotations:
+        report.details.append(
+            f"it is a static pod: the kubelet of {report.node} runs it, and no scheduler places it"
+        )
+        return
+    if overrun := overrun_text(snapshot, pod):
+        report.details.append(f"it {overrun}")
+    if ignored := ignored_estimate(snapshot, pod):
+        report.details.append(f"its {ignored}")
+    with cluster.ledger.transaction():
+        cluster.ledger.remove(pod)
+        placing = place(snapshot.scheduler, pod)
+        report.ranked = rank(snapshot.scheduler, placing)
+        report.nodes = placing.reasons
+        report.reservations = matching_reservations(cluster, placing.column)
+    report.details += ignored_annotations(pod.cls)
+
+
+def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
+    scheduler, subject = snapshot.scheduler, Subject.of(pod)
+    advisor = Advisor(snapshot, subject)
+    report.details += ignored_annotations(pod.cls)
+    if ignored := ignored_estimate(snapshot, pod):
+        report.details.append(f"its {ignored}")
+    job = snapshot.cluster.jobs.of(pod)
+    domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
+    with scheduler.search.within(domain.rows if domain is not None else None):
+        placing = place(scheduler, pod)
+    report.would_say, report.nodes = placing.message, placing.reasons
+    report.ranked = rank(scheduler, placing)
+    report.reservations = matching_reservations(snapshot.cluster, placing.column)
+    if domain is not None and job is not None:
+        where = f"{job.topology_key}={domain.domain}"
+        report.details.append(f"only nodes with {where} are considered: {job_text(job)} is there")
+    nominated = str((raw.get("status") or {}).get("nominatedNodeName") or "")
+    if nominated and scheduler.cluster.nodes.row(nominated) is None:
+        report.details.append(f"{nominated} was nominated for it, but no longer exists")
+        nominated = ""
+    if pod.deletion_pending:
+        report.summary = "It is being deleted and will not be scheduled."
+        return
+    if scheduler.profile_of(pod.scheduler) is None:
+        report.summary = (
+            f"Its schedulerName is {pod.scheduler}, but this configuration serves "
+            f"{', '.join(served_schedulers(scheduler))} (see --config)"
+            f"{did_you_mean(pod.scheduler, served_schedulers(scheduler)) or '.'}"
+        )
+        report.details.append(
+            f"only a scheduler that serves {pod.scheduler} places it; whether one runs is not known"
+        )
+        consider_scheduler(snapshot, subject, pod, advisor)
+        report.advice = advisor.advice
+        return
+    refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
+    if pod.gates:
+        _gated(snapshot, subject, pod, placing, advisor, report)
+        if placing.message:
+            report.details += details_of(snapshot, pod, placing)
+    elif nominated and placing.message and not starts_on(snapshot, subject):
+        _nominated(snapshot, nominated, advisor, report)
+    elif job is not None:
+        if explain_member(snapshot, job, pod, placing, advisor, report):
+            report.summary = _asked_for(snapshot, pod) or report.summary
+    elif refusal:
+        report.summary = f"Its queue does not admit it: {refusal}."
+        report.details += queue_details(snapshot, [pod])
+        if victims := scheduler.victims_in_queue(pod):
+            whom = f"{pods_text(victims)} of lower priority in its queue"
+            report.summary += f" It can preempt {whom}, and will if it is tried."
+        elif not _explain_reclaim(snapshot, pod, advisor, report):
+            consider_queue(snapshot, subject, [pod], advisor)
+    elif placing.message and (found := starts_on(snapshot, subject)):
+        report.summary = (
+            f"It fits now: {found[0]}, as it ends before others need the capacity. It is queued, or "
+            "the scheduler is not running."
+        )
+    elif placing.message:
+        report.summary = no_node_summary(snapshot, placing, pod)
+        if not preempts(scheduler, pod, placing) and _explain_reclaim(snapshot, pod, advisor, report):
+            report.details += details_of(snapshot, pod, placing)
+        else:
+            explain_no_node(snapshot, pod, placing, advisor, report)
+    else:
+        _fitting(snapshot, pod, report)
+    report.advice = advisor.advice
+
+
+def _explain_reclaim(
+    snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor, report: Report
+) -> bool:
+    """Says what the pod reclaims from other queues, or why it does not and what would change that;
+    returns whether it does."""
+    found = reclaiming(snapshot, pod)
+    if found.text:
+        report.summary += f" {found.text[0].upper()}{found.text[1:]}."
+    else:
+        consider_reclaim(advisor, pod)
+    report.details += found.details
+    return bool(found.text)
+
+
+def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None:
+    """The topology domain of the job's members that are on nodes; None if it may be placed in any."""
+    placements = snapshot.scheduler.gangs.placements.of(job)
+    return placements[0] if placements and job.placed() else None
+
+
+def _gated(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    report.summary = "It is blocked by scheduling gates."
+    report.details.append(f"scheduling gates to remove: {gates_text([pod])}")
+    job = snapshot.cluster.jobs.of(pod)
+    others = waiting_members(snapshot, job) if job is not None and not job.is_ready else []
+    needed = [each for each in others if each.gates and each is not pod]
+    if advisor.propose(remove_gates(snapshot, [pod])):
+        return
+    gates = remove_gates(snapshot, [pod, *needed])
+    if advisor.propose(gates):
+        return
+    if placing.message:
+        with advisor.about(subject, gates):
+            consider_nodes(advisor, placing)
+    if job is not None and not advisor.advice:
+        report.summary += explain_beside_gates(snapshot, job, gates, advisor)
+
+
+def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
+    """A node is nominated: which pods it waits for."""
+    victims = terminating_on(snapshot, node)
+    consider_wait_on(advisor, node)
+    report.summary = f"{node} is nominated for it; it waits until pods there have terminated."
+    if not victims:
+        report.details.append(f"no pod is terminating on {node}: the scheduler will try it again")
+    for victim in victims:
+        raw = snapshot.find(POD, victim.name, victim.namespace)
+        deadline = deletion_deadline(raw)
+        if is_overdue(snapshot, victim):
+            late = overdue_text(snapshot, victim)
+            report.details.append(f"{victim.namespace}/{victim.name} on {node} {late}")
+            advisor.propose(removal(snapshot, [victim], f" on {node}"))
+            continue
+        when = f", grace period ends {in_time(deadline, snapshot.now)}" if deadline is not None else ""
+        report.details.append(f"terminating on {node}: {victim.namespace}/{victim.name}{when}")
+
+
+def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
+    """The pod fits a node."""
+    if asked := _asked_for(snapshot, pod):
+        report.summary = asked
+        return
+    node = report.ranked[0].node if report.ranked else pod.nominated
+    best = f": {node}" if node else ""
+    report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+    if takers := takers_text(snapshot, Subject.of(pod)):
+        report.summary = f"It would fit now{best}, but {takers}."
+    if report.told.startswith("0/"):
+        report.details.append(
+            "its condition has reasons that this configuration does not give; if they persist, the "
+            "scheduler runs with another configuration: pass it with --config"
+        )
+
+
+def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The state of the reservation requested for the pod, if there is one."""
+    requirements = snapshot.cluster.virtuals.requirements
+    ask = requirements.requests.get(pod.uid)
+    if ask is None or ask.requirement is None:
+        return ""
+    if ask.error:
+        return f"The reservation requested for it, {ask.id}, was not created: {ask.error}"
+    if ask.id in requirements.made:
+        return f"The reservation requested for it, {ask.id}, exists; the pod is bound next."
+    amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
+    return f"It waits until its provisioner creates the reservation {ask.id} ({amounts})."
+
+
+def condition_message(raw: Raw, type: str) -> str:
+    """The message of the condition of that type, if it is not true."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == type and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""

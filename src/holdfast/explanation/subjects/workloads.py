@@ -1,0 +1,248 @@
+"""Explains a workload by its pods: how many are placed, and why the others are pending."""
+
+import json
+from collections.abc import Iterator
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.other_pods import placed
+from holdfast.explanation.repairs.details import details_of
+from holdfast.explanation.repairs.pod_affinity import too_few_domains
+from holdfast.explanation.repairs.repair import repair
+from holdfast.explanation.report import PodsOfWorkload, Report, few
+from holdfast.explanation.subjects.no_node import NOTHING_HELPS, plain
+from holdfast.explanation.subjects.pods import explain_pod
+from holdfast.explanation.subjects.uncreated_pods import (
+    consider_priority_class,
+    creation_failures,
+    missing_priority_class,
+    pod_of_template,
+    priority_class_text,
+)
+from holdfast.explanation.verdicts import Subject, place, rejection_on, starts_on
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import applied, create, patch
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_NODE_PLUGINS = ("NodeAffinity", "NodeName", "TaintToleration")
+"""What the controller of DaemonSets asks before it creates a pod for a node."""
+_NODES = 3
+_KUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job. Pending pods that scheduling cannot tell
+    apart are one group, and the first of each group is explained.
+    """
+    metadata, kind = raw["metadata"], raw["kind"]
+    namespace = metadata.get("namespace") or ""
+    # Schedulers do not read Deployments, DaemonSets and Jobs; advice changes their templates.
+    known = snapshot.objects.setdefault((raw["apiVersion"], kind), {})
+    known[namespace, metadata["name"]] = raw
+    report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
+    pods = _pods_of(snapshot, raw)
+    placed = [pod for pod in pods if pod.row >= 0]
+    groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
+    explained = [each for those in groups for each in _explained_alike(snapshot, those)]
+    report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
+    report.pods = [
+        PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
+        for those, found in explained
+    ]
+    if placed:
+        report.pods.append(PodsOfWorkload(len(placed), "Placed", "", _names(placed)))
+    report.summary = f"{len(placed)} of {number_of(len(pods), 'pod has', 'pods have')} a node."
+    if not pods:
+        report.summary = f"It has no pods: {_without_pods(raw)}."
+        if raw["kind"] == "DaemonSet" and snapshot.cluster.nodes.count:
+            report.details += _without_nodes(snapshot, raw)
+    if (raw.get("spec") or {}).get("suspend"):
+        report.phase = "Suspended"
+        _suspended(snapshot, raw, report)
+    if explained:
+        those, first = explained[0]
+        reason = _reason(snapshot, those, first)
+        fitting = sum(len(each) for each, found in explained if found.ranked and found is not first)
+        fits = f", of which {number_of(fitting, 'fits', 'fit')} now" if fitting else ""
+        report.summary += f" {len(pods) - len(placed)} pending{fits}: {reason}"
+        report.details, report.advice = first.details, first.advice
+        if few := list(too_few_domains(snapshot, those[0], len(pods))):
+            report.details = [*few, *(each for each in first.details if each != NOTHING_HELPS)]
+        if reason != first.summary:
+            report.details = [f"what follows is about {those[0].name}", *report.details]
+        report.holders, report.nodes = first.holders, first.nodes
+        report.told, report.would_say = first.told, first.would_say
+    _note_uncreated(snapshot, raw, len(pods), report)
+    return report
+
+
+def alike(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[list[PodRecord]]:
+    """Pending pods that scheduling cannot tell apart together, the largest group first."""
+    groups: dict[tuple[int, tuple[str, ...], str], list[PodRecord]] = {}
+    for pod in pods:
+        groups.setdefault((pod.cls.id, pod.gates, _own_node(snapshot, pod)), []).append(pod)
+    return sorted(groups.values(), key=lambda each: -len(each))
+
+
+def explained_groups(
+    snapshot: ClusterSnapshot, pods: list[PodRecord], most: int
+) -> list[tuple[PodsOfWorkload, Report]]:
+    """Pending pods of any workloads by why they are pending, with the report on the first of each. Of
+    more groups than `most`, those with the fewest pods are left out."""
+    found = []
+    for those in alike(snapshot, pods)[:most]:
+        report = _explained(snapshot, those[0])
+        names = [f"{pod.namespace}/{pod.name}" for pod in those]
+        found.append((PodsOfWorkload(len(those), "Pending", report.summary, names), report))
+    return found
+
+
+def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Report) -> None:
+    """Pods that the controller should have created, and cannot."""
+    replicas = (raw.get("spec") or {}).get("replicas")
+    failures = creation_failures([raw, *_replica_sets(snapshot, raw)])
+    unknown = missing_priority_class(snapshot, raw)
+    is_lacking = count < replicas if isinstance(replicas, int) else not count
+    if isinstance(replicas, int) and is_lacking:
+        report.summary += f" spec.replicas is {replicas}."
+    if failures:
+        report.phase = "Pending"
+        report.summary += f" Pods cannot be created: {failures[-1].rstrip('.')}."
+        report.details += [f"also: {each}" for each in failures[:-1]]
+    if unknown and (failures or is_lacking):
+        report.details.append(priority_class_text(snapshot, unknown))
+        report.advice = [*consider_priority_class(snapshot, raw, unknown), *report.advice]
+
+
+def _replica_sets(snapshot: ClusterSnapshot, raw: Raw) -> list[Raw]:
+    """Those of a Deployment that should have pods."""
+    if raw["kind"] != "Deployment":
+        return []
+    sets = snapshot.objects.get(("apps/v1", "ReplicaSet"), {}).values()
+    owned = [each for each in sets if _is_owned(each, {raw["metadata"].get("uid")})]
+    return [each for each in owned if (each.get("spec") or {}).get("replicas") != 0]
+
+
+def _without_pods(raw: Raw) -> str:
+    spec = raw.get("spec") or {}
+    if spec.get("suspend"):
+        return "spec.suspend is true, so its controller creates none until it is resumed"
+    if spec.get("replicas") == 0:
+        return "spec.replicas is 0"
+    if spec.get("paused"):
+        return "its rollout is paused (spec.paused), so its controller creates none until it is resumed"
+    for each in (raw.get("status") or {}).get("conditions") or () if raw["kind"] == "Job" else ():
+        if each.get("status") == "True" and each.get("type") in ("Complete", "Failed"):
+            why = ": ".join(filter(None, (each.get("reason"), each.get("message"))))
+            return f"it is {each['type']}{f' ({why})' if why else ''}"
+    if raw["kind"] == "DaemonSet" and (raw.get("status") or {}).get("desiredNumberScheduled") == 0:
+        return "no node should run one (status.desiredNumberScheduled is 0)"
+    return "its controller has created none, or all have ended"
+
+
+def _without_nodes(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[str]:
+    """Why the nodes are not eligible for a pod of the DaemonSet. Its controller asks only for labels,
+    taints and the name, so a node that is full has a pod, which is pending."""
+    pod = pod_of_template(raw)
+    with applied(snapshot, [create(POD, pod)]):
+        record = Subject(POD, pod["metadata"]["name"], pod["metadata"]["namespace"]).record(snapshot)
+        placing = place(snapshot.scheduler, record) if record is not None else None
+        if record is None or placing is None or placing.column.rejected is not None:
+            return
+        by_nodes = [each for each in placing.reasons if each.plugin in _NODE_PLUGINS]
+        for each in by_nodes:
+            yield f"{plain(each.reason)}: {few(each.nodes, _NODES)}"
+        if by_nodes:
+            yield from details_of(snapshot, record, placing)
+
+
+def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
+    """A Job that is suspended: how to resume it, and whether its pods would then start."""
+    metadata, info = raw["metadata"], KINDS[raw["apiVersion"], raw["kind"]]
+    where = f" -n {metadata['namespace']}" if metadata.get("namespace") not in (None, "default") else ""
+    body = {"spec": {"suspend": False}}
+    merged = json.dumps(body, separators=(",", ":"))
+    command = f"kubectl patch job {metadata['name']}{where} -p '{merged}'"
+    pod = pod_of_template(raw)
+    resumed = [patch(info, raw, body), create(POD, pod, follows=True)]
+    advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], metadata.get("namespace") or ""))
+    if queue := (metadata.get("labels") or {}).get(_KUEUE):
+        report.details.append(f"Kueue resumes it once the queue {queue} admits it ({_KUEUE})")
+    elif not advisor.propose(repair(f"resume it ({command})", "Resume", resumed)):
+        with applied(snapshot, resumed):
+            then = explain_pod(snapshot, pod)
+        report.details.append(f"to resume it: {command}")
+        report.details.append(f"if it were resumed, its pods would be pending: {then.summary}")
+    report.advice = [*advisor.advice, *report.advice]
+
+
+def _names(pods: list[PodRecord]) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def _own_node(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """Why the only node that a pod of a DaemonSet can run on rejects it; empty if it fits, and for
+    other pods."""
+    if pod.pinned_node is None:
+        return ""
+    row = snapshot.cluster.nodes.row(pod.pinned_node)
+    if row is None:
+        return "their nodes do not exist"
+    return ", ".join(plain(text) for text in rejection_on(snapshot, pod, row).texts)
+
+
+def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> str:
+    there = _own_node(snapshot, pods[0])
+    if len(pods) == 1 or not there:
+        return found.summary
+    return f"Each can only run on its own node: {there}."
+
+
+def _explained_alike(
+    snapshot: ClusterSnapshot, pods: list[PodRecord]
+) -> Iterator[tuple[list[PodRecord], Report]]:
+    """The report on the first of these pods; if there is room for some of them only, one on the first
+    that has none once those have their nodes, before that on those."""
+    report = _explained(snapshot, pods[0])
+    if len(pods) == 1 or pods[0].job is not None or not starts_on(snapshot, Subject.of(pods[0])):
+        yield pods, report
+        return
+    with placed(snapshot, pods) as fitting:
+        bound = [(pod, snapshot.cluster.nodes.name(pod.row)) for pod in fitting]
+    left = [pod for pod in pods if all(pod is not each for each, _ in bound)]
+    raws = [(snapshot.find(POD, pod.name, pod.namespace), node) for pod, node in bound]
+    changes = [patch(POD, raw, {"spec": {"nodeName": node}}) for raw, node in raws if raw is not None]
+    if bound and left:
+        subject = Subject.of(left[0])
+        with applied(snapshot, changes):
+            record = subject.record(snapshot)
+            rest = _explained(snapshot, record) if record is not None else None
+        if rest is not None:
+            yield left, rest
+            yield [pod for pod, _ in bound], report
+            return
+    yield pods, report
+
+
+def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    assert raw is not None, pod.ref
+    return explain_pod(snapshot, raw)
+
+
+def _pods_of(snapshot: ClusterSnapshot, raw: Raw) -> list[PodRecord]:
+    """Its pods that have not ended; those of a Deployment belong to its ReplicaSets."""
+    owners = {raw["metadata"].get("uid")}
+    if raw["kind"] == "Deployment":
+        sets = snapshot.objects.get(("apps/v1", "ReplicaSet"), {}).values()
+        owners |= {each["metadata"].get("uid") for each in sets if _is_owned(each, owners)}
+    owned = [each for each in snapshot.all(POD) if _is_owned(each, owners)]
+    names = [(each["metadata"].get("namespace") or "", each["metadata"]["name"]) for each in owned]
+    records = [snapshot.cluster.pod(*name) for name in sorted(names)]
+    return [record for record in records if record is not None]
+
+
+def _is_owned(raw: Raw, owners: set[str | None]) -> bool:
+    return any(each.get("uid") in owners for each in raw["metadata"].get("ownerReferences") or ())
