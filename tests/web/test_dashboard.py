@@ -82,10 +82,14 @@ def test_nothing_is_served_without_the_token_but_the_page_that_takes_it() -> Non
         status, text = await page.get("/")
         assert status == 403
         assert "Token required" in text
-        assert (await page.get("/assets/login.css"))[0] == 200
+        assert "wrong" not in text
+        for path in ("/assets/login.css", "/assets/icon.svg"):
+            assert (await page.get(path))[0] == 200
         for path in ("/api/snapshot", "/assets/app.js", "/api/stream?stream=a&after=0", "/api/explain"):
             assert (await page.get(path))[0] == 401, path
-        assert (await page.get("/?token=wrong"))[0] == 403
+        status, text = await page.get("/?token=wrong")
+        assert status == 403
+        assert "The token is wrong" in text
         assert (await page.get("/api/snapshot", Cookie="holdfast-dashboard-1=x"))[0] == 401
 
     with_page(use, signed_in=False)

@@ -35,6 +35,8 @@ HOST = "127.0.0.1"
 _PACK_FROM = 1024
 """Answers from this many bytes on are compressed."""
 _LAST_ANSWERS = 1.0
+_LOGIN_NOTE = b"<p hidden></p>"
+_WRONG_TOKEN = b'<p role="alert">The token is wrong. It changes with every start.</p>'
 _BOUNDS = Bounds(strangers=64, members=0)
 
 HEADERS = {
@@ -116,11 +118,13 @@ class Dashboard:
 
     def _refusal(self, request: web.BaseRequest, path: str) -> web.Response:
         """The page that takes a token, with what it needs to look right, and an error for the rest."""
-        if path in ("", "assets/login.css"):
-            response = _file(request, "login.html" if path == "" else "login.css")
-            if path == "":
-                response.set_status(403)
-            return response
+        if path == "":
+            page = assets()["login.html"].body
+            if request.query.get("token"):
+                page = page.replace(_LOGIN_NOTE, _WRONG_TOKEN)
+            return web.Response(status=403, body=page, content_type="text/html", charset="utf-8")
+        if path in ("assets/login.css", "assets/icon.svg"):
+            return _file(request, path.removeprefix("assets/"))
         return _text(401, "open the address that `holdfast up` printed, with its token")
 
     async def _snapshot(self, request: web.BaseRequest) -> web.Response:
