@@ -128,15 +128,40 @@ def test_a_pending_pod_has_its_reason() -> None:
     assert any(event["reason"] == "FailedScheduling" for event in found["events"])
 
 
+def test_a_gated_pod_says_why() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    cluster.create_pod("gated", schedulingGates=[{"name": "example.com/quota"}])
+    cluster.create_pod("claims", resourceClaims=[{"name": "x", "resourceClaimName": "none"}])
+    rows = named(cluster.snapshot(), "pending")
+    assert {row["place"] for row in rows.values()} == {"gated"}
+    assert rows["gated"]["message"] == "waiting for scheduling gates: [example.com/quota]"
+    assert rows["claims"]["message"] == 'could not find ResourceClaim "default/none"'
+    details = pod_details(cluster.cluster.world.scheduler, "default", "claims")
+    assert details is not None
+    assert (details["message"], details["gated"]) == ("", rows["claims"]["message"])
+
+
+def test_a_pod_of_another_scheduler_is_not_served() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    cluster.create_pod("theirs", schedulerName="another")
+    assert cluster.snapshot()["pending"]["total"] == 0
+    details = pod_details(cluster.cluster.world.scheduler, "default", "theirs")
+    assert details is not None
+    assert details["place"] == "notServed"
+
+
 def test_a_reservation_that_is_allocated_once_ends_and_its_history_stays_when_it_is_deleted() -> None:
     cluster = ViewedCluster()
     cluster.create_node("n1", "8")
     cluster.create(reservation("once", "2"))
     cluster.after(5)
-    cluster.create(owner("web-1", "2"))
+    cluster.create(owner("web-1", "1500m"))
     row = named(cluster.snapshot(), "reservations")["once"]
     assert row["phase"] == "Succeeded"
     assert row["ended"] == cluster.clock.t
+    assert row["amounts"]["cpu"] == [2000, 1500], "what its pod used of it"
     cluster.delete(reservation_key("once"))
     row = named(cluster.snapshot(), "reservations")["once"]
     assert row["deleted"] == cluster.clock.t
@@ -156,7 +181,10 @@ def test_only_the_latest_deleted_reservations_are_remembered(monkeypatch: pytest
 def test_flags_labels_and_taints() -> None:
     cluster = ViewedCluster()
     raw = node("n1", "4", "8Gi", labels={"topology.kubernetes.io/zone": "a"}, unschedulable=True)
-    raw["spec"]["taints"] = [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]
+    raw["spec"]["taints"] = [
+        {"key": "dedicated", "value": "ml", "effect": "NoSchedule"},
+        {"key": "spot", "effect": "NoSchedule"},
+    ]
     cluster.create(raw)
     copy = BrowserCopy(cluster.snapshot())
     (found,) = copy.nodes.values()
@@ -164,6 +192,9 @@ def test_flags_labels_and_taints() -> None:
     assert found["flags"] & node_columns.TAINTED
     assert "dedicated=ml:NoSchedule" in found["taints"]
     assert "topology.kubernetes.io/zone=a" in found["labels"]
+    details = node_details(cluster.cluster.world.scheduler, "n1")
+    assert details is not None
+    assert {"dedicated=ml:NoSchedule", "spot:NoSchedule"} <= {*details["taints"]}
 
 
 def test_gpus_are_shown_by_their_share() -> None:

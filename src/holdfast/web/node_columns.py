@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
+from holdfast.api.affinity import Taint
 from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
 from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
@@ -155,8 +156,7 @@ class NodeColumns:
                 flags |= CORDONED
             elif taint.effect != names.PREFER_NO_SCHEDULE:
                 flags |= TAINTED
-            value = f"={taint.value}" if taint.value else ""
-            shown.append(f"{taint.key}{value}:{taint.effect}")
+            shown.append(taint_text(taint))
         labels = []
         for key, value in info.labels.items():
             if key != names.HOSTNAME_LABEL:
@@ -256,6 +256,12 @@ class NodeColumns:
                 for amounts in (dict(pod.cls.usage),)
             ]
         return changed
+
+
+def taint_text(taint: Taint) -> str:
+    """As kubectl writes it: `dedicated=ml:NoSchedule`, `dedicated:NoSchedule`."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
 
 
 def _shown(cluster: Cluster) -> dict[int, str]:

@@ -11,7 +11,8 @@ from holdfast.scheduler.managers.claims.device_counts import devices_resource
 from holdfast.scheduler.managers.devices.requests import GPU
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
-from holdfast.web.row_tables import ReservationRows, phase_of, reservation_row
+from holdfast.web.node_columns import taint_text
+from holdfast.web.row_tables import ReservationRows, gate_message, phase_of, reservation_row
 
 _MAX_STORY = 50
 _FIELDS = ReservationRows.FIELDS
@@ -30,7 +31,7 @@ def node_details(scheduler: Scheduler, name: str) -> Json | None:
     return {
         "name": name,
         "labels": dict(info.labels) if info is not None else {},
-        "taints": [f"{t.key}={t.value}:{t.effect}" for t in info.taints] if info is not None else [],
+        "taints": [taint_text(taint) for taint in info.taints] if info is not None else [],
         "pods": [_placed(cluster, pod) for pod in pods],
         "reservations": [entry.reservation.name for entry in cluster.ledger.reservations.on(row)],
         "planned": [each.reservation.name for each in cluster.reservations.calendar.on(row)],
@@ -51,9 +52,10 @@ def pod_details(scheduler: Scheduler, namespace: str, name: str) -> Json | None:
         **_placed(cluster, pod),
         "node": cluster.nodes.name(pod.row) if pod.row >= 0 else "",
         "phase": pod.phase.value,
-        "place": scheduler.queue.place(pod.uid) or "",
+        "place": _place(scheduler, pod),
         "reservation": reservation.name if reservation is not None else "",
         "message": pod.condition_message,
+        "gated": gate_message(scheduler, pod),
         "rejectedBy": sorted(pod.rejected_by),
         "attempts": pod.attempts,
         "nominated": pod.nominated,
@@ -81,7 +83,7 @@ def reservation_details(scheduler: Scheduler, name: str) -> Json | None:
         "preAllocation": spec.pre_allocation,
         "devices": _held_devices(cluster, found.uid),
         "unschedulable": spec.unschedulable,
-        "taints": [f"{t.key}={t.value}:{t.effect}" for t in spec.taints],
+        "taints": [taint_text(taint) for taint in spec.taints],
         "conditions": [
             {
                 "type": each.type,
@@ -94,6 +96,12 @@ def reservation_details(scheduler: Scheduler, name: str) -> Json | None:
         ],
         "story": _story(cluster, str(found.ref)),
     }
+
+
+def _place(scheduler: Scheduler, pod: PodRecord) -> str:
+    if pod.row < 0 and scheduler.profile_of(pod.scheduler) is None:
+        return "notServed"
+    return scheduler.queue.place(pod.uid) or ""
 
 
 def _placed(cluster: Cluster, pod: PodRecord) -> Json:

@@ -255,16 +255,19 @@ def _reserved(cluster: Cluster, reservation: ReservationInfo) -> dict[str, tuple
     name_of = cluster.nodes.slots.name
     entry = reservation.entry
     amounts: Amounts = entry.amounts if entry is not None else reservation.amounts
-    taken = entry.taken if entry is not None else {}
-    found = {
-        name: (reserved, taken.get(slot, 0))
-        for slot, reserved in amounts.items()
-        if reserved and slot != PODS and (name := name_of(slot))
+    found = {name: each for slot, each in amounts.items() if slot != PODS and (name := name_of(slot))}
+    if entry is not None:
+        taken = {name_of(slot): each for slot, each in entry.taken.items()}
+    else:
+        # One that has ended holds nothing; its status has what pods used of it.
+        taken = _quantities(reservation.object.status.allocated)
+        if reservation.finished and not any(found.values()):
+            found = reservation.amounts_by_name or _quantities(reservation.object.status.allocatable)
+    return {
+        name: (reserved, taken.get(name, 0))
+        for name, reserved in found.items()
+        if reserved and name != "pods"
     }
-    if not found and reservation.finished:
-        known = reservation.amounts_by_name or _quantities(reservation.object.status.allocatable)
-        found = {name: (reserved, 0) for name, reserved in known.items() if name != "pods"}
-    return found
 
 
 def _quantities(listed: ResourceList) -> dict[str, int]:
@@ -365,8 +368,8 @@ class PendingRows(RowTable):
             message = pod.condition_message
             if reservation is not None:
                 message = reservation.error or reservation.message
-            elif pod.gates and not message:
-                message = "scheduling gates: " + ", ".join(pod.gates)
+            elif not message:
+                message = gate_message(self._scheduler, pod)
             if (reasons := parsed.get(message)) is None:
                 reasons = parsed[message] = reasons_in(message)
             yield (
@@ -393,6 +396,15 @@ class PendingRows(RowTable):
                     like,
                 ),
             )
+
+
+def gate_message(scheduler: Scheduler, pod: PodRecord) -> str:
+    """Why a gated pod is not queued, if its condition does not say it; empty if it is queued."""
+    profile = scheduler.profile_of(pod.scheduler)
+    if profile is None or scheduler.queue.place(pod.uid) != "gated":
+        return ""
+    plugins = (plugin for plugin in profile.pre_enqueue if plugin.name not in profile.foreign)
+    return next(filter(None, (plugin.pre_enqueue(pod) for plugin in plugins)), "")
 
 
 # Queues

@@ -4,7 +4,7 @@ import { fill, h, setText } from "./dom.js";
 import { amounts, byName, count, duration } from "./format.js";
 import { List } from "./list.js";
 
-const PLACES = { active: ["in turn", "calm"], backoff: ["backing off", "calm"], unschedulable: ["unschedulable", "warn"], following: ["unschedulable", "warn"], gated: ["gated", "calm"] };
+const PLACES = { active: ["in turn", "calm"], backoff: ["backing off", "calm"], unschedulable: ["unschedulable", "warn"], following: ["unschedulable", "warn"], gated: ["gated", "calm"], notServed: ["not served", "warn"] };
 
 export function placeBadge(place) {
   const [text, kind] = PLACES[place] || ["new", "calm"];
