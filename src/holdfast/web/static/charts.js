@@ -34,7 +34,7 @@ export function bar(parts, total) {
     svg.append(
       s("rect", { x: `${x}%`, width: `${width}%`, height: "100%", class: `part ${part.kind}` }, part.title && s("title", null, part.title)),
     );
-    for (const edge of part.edges || []) {
+    for (const edge of visible(part.edges || [], part.value, scale)) {
       svg.append(s("line", { x1: `${(100 * (at + edge)) / scale}%`, x2: `${(100 * (at + edge)) / scale}%`, y1: 0, y2: "100%", class: "edge" }));
     }
     at += part.value;
@@ -43,6 +43,14 @@ export function bar(parts, total) {
     svg.append(s("line", { x1: `${(100 * total) / scale}%`, x2: `${(100 * total) / scale}%`, y1: 0, y2: "100%", class: "over" }));
   }
   return svg;
+}
+
+/** The edges of what is wide enough to be told apart: many small pods side by side would look like a gap. */
+function visible(edges, value, scale) {
+  const least = scale / 50;
+  const ends = [0, ...edges, value];
+  const isWide = (index) => ends[index] - ends[index - 1] >= least;
+  return edges.filter((_, index) => isWide(index + 1) || isWide(index + 2));
 }
 
 /**
