@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,18 @@ def until(page: Page, condition: str) -> None:
         page.wait_for_timeout(20)
 
 
+@contextmanager
+def extra_node(up: Running, name: str) -> Iterator[dict[str, str]]:
+    """A node with 8 CPUs until the end of the block; yields the selector of its pods."""
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    labels = {"kubernetes.io/hostname": name}
+    raw = {"metadata": {"name": name, "labels": labels}, "status": status}
+    up.client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **raw})
+    yield labels
+    up.client.ask("DELETE", f"/api/v1/nodes/{name}")
+
+
 def row(page: Page, name: str) -> Any:
     return page.locator(".rows .row", has_text=name).first
 
@@ -161,6 +174,88 @@ def test_a_planned_reservation_is_drawn_from_its_start(page: Page, up: Running) 
     planned.get_by_text("Deleted", exact=True).wait_for()
 
 
+def test_free_capacity_of_all_nodes_is_the_sum_of_what_is_free_on_each(page: Page, up: Running) -> None:
+    """A Waiting reservation claims more than its node has; that is not taken from other nodes."""
+    with extra_node(up, "extra-1") as on_it:
+        up.client.create(PODS, pod("busy", "6", schedulerName="default-scheduler", nodeSelector=on_it))
+        row(page, "extra-1").get_by_text("2 free").wait_for()
+        ahead = reservation("ahead", "8", {"app": "later"}, preAllocation=True)
+        ahead["spec"]["template"]["spec"]["nodeSelector"] = on_it
+        up.client.create(RESERVATIONS, ahead)
+        row(page, "extra-1").get_by_text("175%").wait_for()
+        free = page.locator(".rows .row .cell.bars:nth-child(2) .figures").all_inner_texts()
+        total = sum(float(each) for text in free for each in re.findall(r"([\d.]+) free", text))
+        summary = page.locator("#summary .meter").first.inner_text()
+        assert f"{total:g} free of 48" in summary, free
+        row(page, "extra-1").click()
+        page.get_by_text("6 requested, 8 reserved, 0 free of 8").wait_for()
+        up.client.ask("DELETE", f"{RESERVATIONS}/ahead")
+        up.client.ask("DELETE", f"{PODS}/busy?gracePeriodSeconds=0")
+        page.get_by_text("0 requested, 8 free of 8").wait_for()
+
+
+def test_many_small_pods_are_drawn_as_one_part(page: Page, up: Running) -> None:
+    """Lines between them would cover them."""
+    with extra_node(up, "extra-2") as on_it:
+        pods = [(f"small-{i}", "40m") for i in range(30)] + [("large-1", "1"), ("large-2", "1")]
+        for name, cpu in pods:
+            up.client.create(
+                PODS, pod(name, cpu, schedulerName="default-scheduler", nodeSelector=on_it)
+            )
+        cell = row(page, "extra-2").locator(".cell.bars").first
+        cell.get_by_text("4.8 free").wait_for()
+        assert 1 <= cell.locator(".edge").count() <= 3, "of the large ones only"
+        for name, _ in pods:
+            up.client.ask("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+
+
+def test_badges_of_nodes_are_seen_beside_the_panel(page: Page, up: Running) -> None:
+    seen = """badge => {
+      const box = badge.getBoundingClientRect();
+      return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) === badge;
+    }"""
+    with extra_node(up, "extra-node-of-pool-general"):
+        up.client.patch("/api/v1/nodes/extra-node-of-pool-general", {"spec": {"unschedulable": True}})
+        badge = row(page, "extra-node").locator(".badge")
+        badge.wait_for()
+        row(page, "extra-node").click()
+        page.locator("#details h2").wait_for()
+        for width in (1280, 1010):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.wait_for_timeout(100)
+            assert badge.evaluate(seen), width
+
+
+def test_the_panel_follows_its_pod(chrome: Browser, up: Running) -> None:
+    """From pending to bound, and to deleted, also while nobody looks at the page."""
+    for page in open_page(chrome, address(up), fails=True):
+        follow_a_pod(page, up)
+
+
+def follow_a_pod(page: Page, up: Running) -> None:
+    held = [{"name": "example.com/hold"}]
+    raw = pod("follow", "1", schedulerName="default-scheduler", schedulingGates=held)
+    up.client.create(PODS, raw)
+    page.evaluate("location.hash = '#/pods/follow'")
+    details = page.locator("#details")
+    details.get_by_text("Why it is gated").wait_for()
+    page.locator("#explanation").wait_for(timeout=60_000)
+    details.get_by_role("button", name="Explain again").wait_for()
+    up.client.patch(f"{PODS}/follow", {"spec": {"schedulingGates": []}})
+    details.get_by_text("bound", exact=True).first.wait_for()
+    page.locator("#explanation").wait_for(state="detached")
+    hide = (
+        "hidden => {Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+        " document.dispatchEvent(new Event('visibilitychange'))}"
+    )
+    page.evaluate(hide, True)
+    up.client.ask("DELETE", f"{PODS}/follow?gracePeriodSeconds=0")
+    page.wait_for_timeout(1000)
+    assert details.get_by_text("bound", exact=True).first.is_visible()
+    page.evaluate(hide, False)
+    details.get_by_text("does not exist").wait_for()
+
+
 def test_addresses_lead_to_objects(chrome: Browser, up: Running) -> None:
     for target, text in (
         ("#/nodes/node-2", "node node-2"),
@@ -228,6 +323,17 @@ def test_dark_and_light(chrome: Browser, up: Running) -> None:
         assert page.evaluate(background) != dark, "the choice is kept"
 
 
+def test_nothing_runs_out_of_a_narrow_window(page: Page) -> None:
+    outside = """[...document.querySelectorAll("html, .list-box, .scroll, .summary, .tools")]
+      .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.className)"""
+    for width in (900, 700, 400, 320):
+        page.set_viewport_size({"width": width, "height": 700})
+        for view in ("nodes", "reservations", "pending", "queues", "events"):
+            page.evaluate(f"location.hash = '#/{view}'")
+            page.wait_for_timeout(100)
+            assert page.evaluate(outside) == [], (view, width)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> None:
     for page in open_page(chrome, address(up), color_scheme=scheme, bypass_csp=True):
@@ -240,8 +346,25 @@ def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> No
         assert violations(page) == [], "dialog"
         page.set_viewport_size({"width": 400, "height": 800})
         page.keyboard.press("Escape")
-        page.goto(f"{page.url.partition('#')[0]}#/nodes")
-        assert violations(page) == [], "narrow"
+        for target in ("nodes", "reservations", "pending", "queues", "events", "nodes/gpu-1"):
+            page.goto(f"{page.url.partition('#')[0]}#/{target}")
+            page.wait_for_timeout(100)
+            assert violations(page) == [], f"narrow: {target}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_where_the_token_is_asked_for(
+    chrome: Browser, up: Running, scheme: str
+) -> None:
+    context = chrome.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(address(up).partition("?")[0])
+    assert violations(page) == []
+    page.fill("#token", "wrong")
+    page.keyboard.press("Enter")
+    page.get_by_text("The token is wrong").wait_for()
+    assert violations(page) == []
+    context.close()
 
 
 def test_5000_nodes_and_50000_pods(chrome: Browser) -> None:
@@ -279,3 +402,5 @@ def test_it_reconnects(chrome: Browser, tmp_path: Path) -> None:
         for page in open_page(chrome, address(first), fails=True):
             first.stop()
             page.get_by_text("reconnecting").wait_for()
+            page.evaluate("location.hash = '#/nodes/node-1'")
+            page.get_by_text("The server cannot be reached").wait_for()

@@ -85,6 +85,7 @@ class App {
         return part;
       }
     });
+    if ((parts[0] === "pods" || parts[0] === "podgroups") && parts.length === 2) parts.splice(1, 0, "default");
     const known = VIEWS.some(([name]) => name === parts[0]) || OF_OBJECTS.includes(parts[0]);
     return { view: known ? parts[0] : "nodes", path: known ? parts.slice(1) : [], options: new URLSearchParams(query || "") };
   }
@@ -173,13 +174,12 @@ class App {
     const totals = this.model.totals();
     const titles = this.model.resources.map(title);
     const meters = this.model.resources.map((name, index) => {
-      const [allocatable, requested, used, reserved, held] = totals[index];
+      const [allocatable, requested, used, reserved, held, free] = totals[index];
       if (!allocatable || (index > 2 && !requested && !reserved && !held && !/gpu/i.test(name))) return null;
-      const free = Math.max(0, allocatable - requested - reserved - held);
       const kinds = [["pods", requested - used], ["used", used], ["reserved", reserved], ["held", held]];
       return h("div", { class: "meter" },
         h("span", { class: "what", title: name }, titles.filter((each) => each === titles[index]).length > 1 ? name : titles[index]),
-        h("span", { class: "figures" }, h("b", null, percent(requested + reserved + held, allocatable)), ` · ${amount(name, free)} free`, h("span", { class: "whole" }, ` of ${amount(name, allocatable)}`), h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
+        h("span", { class: "figures" }, h("b", null, percent(allocatable - free, allocatable)), ` · ${amount(name, free)} free`, h("span", { class: "whole" }, ` of ${amount(name, allocatable)}`), h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
         bar(kinds.map(([kind, value]) => ({ kind, value })), allocatable));
     }).filter(Boolean).slice(0, 5);
     const key = h("ul", { class: "key", "aria-label": "Key" }, [["pods", "pods"], ["used", "pods on reservations"], ["reserved", "reserved"], ["held", "held"]].map(([kind, text]) => h("li", null, bar([{ kind, value: 1 }], 1), text)));
@@ -289,6 +289,7 @@ class App {
       if (!document.hidden && this.missed) {
         this.missed = false;
         this.views.get(this.current)?.shown();
+        this.details.load();
       }
     });
   }

@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
 import { badges, claimed, devices, isDevice, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
-import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
+import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, keeps, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
 const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
 const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
@@ -27,13 +27,15 @@ export class Details {
     this.shown = wanted;
     this.view = view;
     this.path = path;
+    this.found = null;
+    this.loaded = false;
     this.explanation = null;
     this.element.hidden = !wanted;
     document.body.classList.toggle("with-details", Boolean(wanted));
     if (!wanted) return;
     fill(this.heading, h("span", { class: "kind" }, SINGULAR[view]), ` ${path[path.length - 1]}`);
     fill(this.content, h("p", { class: "dim" }, "Loading…"));
-    this.load(true);
+    this.load();
     if (focus) this.heading.focus();
   }
 
@@ -44,16 +46,16 @@ export class Details {
       this.waiting = true;
       setTimeout(() => {
         this.waiting = false;
-        this.load(false);
+        this.load();
       }, 1000);
     }
   }
 
-  async load(first) {
+  async load() {
     const { shown, view, path } = this;
+    if (!shown) return;
     if (view === "podgroups") {
-      if (first) this.render(null);
-      if (first) this.explain("podgroup", path);
+      if (!this.explanation) this.explain("podgroup", path);
       return;
     }
     const namespaced = view === "pods";
@@ -61,11 +63,17 @@ export class Details {
     let found;
     try {
       const response = await fetch(`api/${SINGULAR[view]}?${query}`);
+      // Other errors than 404 do not say that it does not exist: a restart, or another token.
+      if (!response.ok && response.status !== 404) throw new Error(`${response.status}`);
       found = response.ok ? await response.json() : null;
     } catch {
+      if (shown === this.shown && !this.loaded) fill(this.content, gone("The server cannot be reached. The page tries again."));
       return;
     }
     if (shown !== this.shown) return;
+    const first = !this.loaded;
+    this.loaded = true;
+    if (view === "pods" && found?.node && !this.found?.node) this.explanation = null; // it was pending
     this.found = found;
     this.render(found);
     if (first && view === "pods" && found && !found.node) this.explain("pod", path);
@@ -91,11 +99,11 @@ export class Details {
     const rows = resources.map((name, index) => {
       if (!node.allocatable[index] && !claimed(node, index)) return null;
       const free = Math.max(0, node.allocatable[index] - claimed(node, index));
-      const kept = node.reserved[index] + node.held[index];
+      const kept = [["reserved", node.reserved[index]], ["held", node.held[index]]].map(([what, value]) => (value ? `${amount(name, value)} ${what}, ` : "")).join("");
       return h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
         isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index, name), 16) : bar(parts(node, index, name), node.allocatable[index]),
-        h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept ? `${amount(name, kept)} reserved, ` : ""}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
+        h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
     });
     const taken = new Map([...this.model.reservations.values()].map((r) => [r.uid, r.name]));
     return [
@@ -125,6 +133,7 @@ export class Details {
       h("p", { class: "badges" }, pending ? placeBadge(found.place) : h("span", { class: "badge good" }, found.phase === "assumed" ? "being bound" : "bound"), found.preempted && h("span", { class: "badge warn" }, "being preempted")),
       this.explained(),
       pending && found.message && section("Condition", h("p", { class: "condition" }, found.message)),
+      pending && !found.message && found.gated && section("Why it is gated", h("p", { class: "condition" }, found.gated)),
       facts([
         ["Namespace", found.namespace],
         ["Node", found.node && h("a", { href: this.app.link("nodes", [found.node]) }, found.node)],
@@ -157,7 +166,7 @@ export class Details {
       h("p", { class: "badges" }, phaseBadge(phaseOf(r)), r.kind !== "reservation" && h("span", { class: "badge calm" }, r.kind), r.once && h("span", { class: "badge calm" }, "allocate once")),
       Object.entries(r.amounts).map(([name, [reserved, taken]]) => h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
-        bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: live && !isPlanned(r) ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
+        bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: found && keeps(r) ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
         h("span", { class: "figures" }, `${amount(name, Math.min(taken, reserved))} of ${amount(name, reserved)} ${short(name)} allocated (${percent(taken, reserved)})`))),
       h("div", { class: "gantt" }, axis(range, now, 4), lane(life(r, now), range, now, { share: allocatedShare(r), marks: marksOf(r), height: 26, hold: isHold(r) })),
       facts([
@@ -205,7 +214,7 @@ export class Details {
       answer = { error: "The server cannot be reached." };
     }
     if (shown !== this.shown) return;
-    this.explanation = answer;
+    this.explanation = { ...answer, kind, at: this.model.now() };
     this.render(this.found);
   }
 
@@ -213,11 +222,11 @@ export class Details {
     const answer = this.explanation;
     if (!answer) return null;
     if (answer.loading) return h("section", { class: "explanation", "aria-live": "polite", "aria-busy": "true" }, h("h3", null, "Explanation"), h("p", { class: "dim" }, "Evaluating the plugins…"));
-    if (answer.error) return h("section", { class: "explanation", "aria-live": "polite" }, h("h3", null, "Explanation"), h("p", { class: "bad-text" }, answer.error));
+    if (answer.error) return h("section", { class: "explanation", "aria-live": "polite" }, this.explanationHead(), h("p", { class: "bad-text" }, answer.error));
     const e = answer.explanation;
     const other = Object.entries(e).filter(([key, value]) => !KNOWN.includes(key) && value && (!Array.isArray(value) || value.length));
     return h("section", { class: "explanation", "aria-live": "polite", id: "explanation" },
-      h("h3", null, "Explanation"),
+      this.explanationHead(),
       h("p", { class: "verdict" }, e.summary),
       e.advice && e.advice.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.advice.map((each) => h("li", null, typeof each === "string" ? each : each.text || plain(each))))],
       bullets(e).length > 0 && [h("h4", null, "Details"), h("ul", null, bullets(e).map((each) => h("li", null, each)))],
@@ -230,6 +239,13 @@ export class Details {
       other.map(([key, value]) => [h("h4", null, heading(key)), generic(value)]),
       e.events && e.events.length > 0 && [h("h4", null, "Events"), table(["Time", "Reason", "Message"], e.events.slice(-10).reverse().map((each) => [h("span", { class: "nowrap" }, timeOf(each.time)), h("span", { class: "nowrap" }, each.reason), each.message]))],
       answer.command && h("p", { class: "dim command" }, "The same in a terminal: ", h("code", null, answer.command)));
+  }
+
+  /** An explanation does not follow the cluster, so it says when it was made. */
+  explanationHead() {
+    const { kind, at } = this.explanation;
+    return h("div", { class: "explanation-head" }, h("h3", null, "Explanation"), h("span", { class: "dim" }, `as of ${clock(at)}`),
+      h("button", { type: "button", id: "explain", class: "quiet", onclick: () => this.explain(kind, this.path) }, "Explain again"));
   }
 
   fewNodes(names) {

@@ -20,7 +20,7 @@ export class EventsView {
         { key: "object", title: "Object", class: "name" },
         { key: "message", title: "Message", class: "why" },
       ],
-      rowHeight: 34,
+      rowHeight: 40,
       narrowHeight: 84,
       key: (event) => event.id,
       render: (event) => this.cells(event),

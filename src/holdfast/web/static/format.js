@@ -1,11 +1,13 @@
 // Amounts, times and names as people read them.
 
 const BYTES = /^(memory|ephemeral-storage|hugepages-|koordinator\.sh\/gpu-memory$)/;
+const PERCENT = /^koordinator\.sh\/(gpu|gpu-core|gpu-memory-ratio)$/;
 const UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/** An amount in the unit of its resource: cores of cpu, binary units of bytes. */
+/** An amount in the unit of its resource: cores of cpu, binary units of bytes, percent of a GPU. */
 export function amount(resource, value) {
   if (resource === "cpu") return decimal(value / 1000);
+  if (PERCENT.test(resource)) return `${decimal(value)}%`;
   if (!BYTES.test(resource)) return decimal(value);
   let unit = 0;
   let size = value;
@@ -26,7 +28,7 @@ function decimal(value) {
 /** `4 cpu, 8Gi memory` */
 export function amounts(byName) {
   const found = Object.entries(byName || {}).filter(([, value]) => value);
-  return found.map(([name, value]) => `${amount(name, value)} ${short(name)}`).join(", ") || "nothing";
+  return found.map(([name, value]) => `${amount(name, value)} ${isClaimed(name) && value === 1 ? short(name).slice(0, -1) : short(name)}`).join(", ") || "nothing";
 }
 
 /** Devices of a DRA driver, which claims get. */

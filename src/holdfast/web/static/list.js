@@ -18,6 +18,7 @@ export class List {
     this.emptyText = empty;
     this.heights = [rowHeight, narrowHeight];
     this.rowHeight = rowHeight;
+    this.leastWidth = 0;
     this.items = [];
     this.rows = new Map();
     this.active = 0;
@@ -57,7 +58,7 @@ export class List {
       this.columns.map((column) => {
         const direction = sort === column.key ? "ascending" : sort === `-${column.key}` ? "descending" : null;
         const content = column.sorts
-          ? h("button", { type: "button", class: "sort", onclick: () => this.sorted(column.key) }, column.title, h("span", { class: "arrow", "aria-hidden": "true" }, direction === "ascending" ? "▲" : direction === "descending" ? "▼" : ""))
+          ? h("button", { type: "button", class: "sort", title: column.title, onclick: () => this.sorted(column.key) }, column.title, h("span", { class: "arrow", "aria-hidden": "true" }, direction === "ascending" ? "▲" : direction === "descending" ? "▼" : ""))
           : column.head || h("span", null, column.title);
         return h("div", { role: "columnheader", class: `cell ${column.class || ""}`, "aria-sort": column.sorts ? direction || "none" : null }, content);
       }),
@@ -71,7 +72,7 @@ export class List {
 
   fit() {
     const width = this.box.clientWidth;
-    const narrow = width > 0 && width < NARROW;
+    const narrow = width > 0 && width < Math.max(NARROW, this.leastWidth);
     this.element.classList.toggle("narrow", narrow);
     this.element.classList.toggle("middle", !narrow && width < MIDDLE);
     const height = this.heights[narrow ? 1 : 0];

@@ -92,13 +92,25 @@ export class Model {
     return changed;
   }
 
-  /** Of every resource: allocatable, requested, used from reservations, reserved and held, in total. */
+  /**
+   * Of every resource: allocatable, requested, used from reservations, reserved, held and free, in total.
+   * What Waiting reservations claim beyond the capacity of a node takes nothing from others: left out.
+   */
   totals() {
-    const found = this.resources.map(() => [0, 0, 0, 0, 0]);
+    const found = this.resources.map(() => [0, 0, 0, 0, 0, 0]);
     for (const node of this.nodes.values()) {
-      for (let part = 0; part < AMOUNTS.length; part += 1) {
-        const column = node[AMOUNTS[part]];
-        for (let index = 0; index < found.length; index += 1) found[index][part] += column[index];
+      for (let index = 0; index < found.length; index += 1) {
+        const sums = found[index];
+        let free = Math.max(0, node.allocatable[index] - node.requested[index]);
+        const reserved = Math.min(node.reserved[index], free);
+        free -= reserved;
+        const held = Math.min(node.held[index], free);
+        sums[0] += node.allocatable[index];
+        sums[1] += node.requested[index];
+        sums[2] += node.used[index];
+        sums[3] += reserved;
+        sums[4] += held;
+        sums[5] += free - held;
       }
     }
     return found;
@@ -112,7 +124,7 @@ export class Model {
   reservationNamed(name) {
     let found = null;
     for (const each of this.reservations.values()) {
-      if (each.name === name && (!found || !each.deleted)) found = each;
+      if (each.name === name && (!found || !each.deleted || (found.deleted && each.deleted > found.deleted))) found = each;
     }
     return found;
   }

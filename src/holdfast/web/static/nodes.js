@@ -116,7 +116,12 @@ export class NodesView {
     this.list.setColumns(columns, this.sort);
     const roomy = this.model.nodes.size <= ROOMY;
     this.list.element.classList.toggle("roomy", roomy);
-    this.list.setHeights(roomy ? 54 : 40, (this.hasDevices ? 78 : 58) + (this.others.length ? 28 : 0) + (roomy ? 12 : 0));
+    // Where the list is narrow, devices and other resources stand two in a line below CPU and memory.
+    this.list.element.classList.toggle("more", this.others.length > 0);
+    const bars = this.others.length ? Math.ceil((this.others.length + (this.hasDevices ? 1 : 0)) / 2) : 0;
+    const below = bars ? bars * (roomy ? 43 : 33) : this.hasDevices ? 20 : 0;
+    this.list.leastWidth = this.others.length ? 660 + 112 * this.others.length : 0;
+    this.list.setHeights(roomy ? 54 : 40, 58 + below + (roomy ? 12 : 0));
   }
 
   setOptions(options, chosen) {

@@ -23,11 +23,11 @@ export class QueuesView {
   }
 
   changed(changes) {
-    if (changes.queues) this.refresh();
+    if (changes.queues || changes.nodes) this.refresh();
   }
 
   refresh() {
-    const queues = [...this.model.queues.values()].filter((queue) => queue.name.includes(this.filter));
+    const queues = [...this.model.queues.values()].filter((queue) => queue.name.toLowerCase().includes(this.filter.toLowerCase()));
     const children = Map.groupBy ? Map.groupBy(queues, (queue) => queue.parent) : grouped(queues);
     const names = new Set(queues.map((queue) => queue.name));
     const found = [];
@@ -41,23 +41,24 @@ export class QueuesView {
       return;
     }
     const totals = Object.fromEntries(this.model.totals().map((amounts, index) => [this.model.resources[index], amounts[0]]));
-    fill(this.content, h("table", { class: "queues" },
+    fill(this.content, h("table", { class: "queues", role: "table" },
       h("caption", { class: "sr" }, "Queues with their shares"),
-      h("thead", null, h("tr", null, ["Queue", "Weight", "Share of deserved", "Allocated, deserved and limit"].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", null, found.map(([queue, depth]) => this.row(queue, depth, totals)))));
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Queue", "Weight", "Share of deserved", "Allocated, deserved and limit"].map((text) => h("th", { scope: "col", role: "columnheader" }, text)))),
+      h("tbody", { role: "rowgroup" }, found.map(([queue, depth]) => this.row(queue, depth, totals)))));
   }
 
   row(queue, depth, totals) {
     const closed = queue.state !== "Open";
     const names = Object.keys({ ...queue.allocated, ...queue.deserved, ...queue.requested }).filter((name) => name !== "pods" && (queue.allocated[name] || queue.deserved[name] || queue.requested[name]));
     const shareText = queue.share === null ? "–" : queue.share < 0 ? "above" : `${Math.round(100 * queue.share)}%`;
-    const name = h("th", { scope: "row" }, queue.name, closed && h("span", { class: "badge warn" }, queue.state), !queue.reclaimable && h("span", { class: "badge calm" }, "not reclaimable"));
-    name.style.paddingLeft = `${0.75 + depth * 1.25}rem`;
-    return h("tr", null,
+    const name = h("th", { scope: "row", role: "rowheader" }, queue.name, " ", closed && h("span", { class: "badge warn" }, queue.state), " ", !queue.reclaimable && h("span", { class: "badge calm" }, "not reclaimable"));
+    name.style.setProperty("--depth", depth);
+    // Where the screen is narrow, rows are no longer laid out as those of a table; roles say what they are.
+    return h("tr", { role: "row" },
       name,
-      h("td", { class: "number" }, String(queue.weight)),
-      h("td", { class: queue.share > 1 || queue.share < 0 ? "number warn-text" : "number" }, shareText),
-      h("td", null, names.length ? names.map((resource) => this.amounts(queue, resource, totals[resource] || 0)) : h("span", { class: "dim" }, "nothing allocated or requested")));
+      h("td", { role: "cell", class: "number weight" }, String(queue.weight)),
+      h("td", { role: "cell", class: `number of-deserved${queue.share > 1 || queue.share < 0 ? " warn-text" : ""}` }, shareText),
+      h("td", { role: "cell" }, names.length ? names.map((resource) => this.amounts(queue, resource, totals[resource] || 0)) : h("span", { class: "dim" }, "nothing allocated or requested")));
   }
 
   amounts(queue, resource, total) {

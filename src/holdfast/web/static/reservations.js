@@ -14,6 +14,8 @@ export const phaseBadge = (phase) => h("span", { class: `badge ${CLASSES[phase] 
 /** Whether it starts later: it has a planned node, and holds nothing of it. */
 export const isPlanned = (reservation) => !reservation.deleted && reservation.state !== "";
 export const isHold = (reservation) => reservation.kind.endsWith("hold");
+/** Whether it keeps capacity of a node now. */
+export const keeps = (reservation) => isLive(reservation) && reservation.phase !== "Pending" && !isPlanned(reservation);
 const isLive = (reservation) => !reservation.deleted && !["Succeeded", "Failed"].includes(reservation.phase);
 
 /** The largest allocated share of its resources. */
@@ -154,7 +156,7 @@ export class ReservationsView {
       phaseBadge(phaseOf(r)),
       r.node ? h("a", { href: this.app.link("nodes", [r.node]), tabindex: "-1" }, r.node) : h("span", { class: "dim" }, "–"),
       main ? [
-        bar([{ value: Math.min(main[1][1], main[1][0]), kind: "used" }, { value: isLive(r) && !isPlanned(r) ? Math.max(0, main[1][0] - main[1][1]) : 0, kind: isHold(r) ? "held" : "reserved" }], main[1][0]),
+        bar([{ value: Math.min(main[1][1], main[1][0]), kind: "used" }, { value: keeps(r) ? Math.max(0, main[1][0] - main[1][1]) : 0, kind: isHold(r) ? "held" : "reserved" }], main[1][0]),
         h("span", { class: "figures", title: usage(r).join(", ") }, isLive(r) && r.phase !== "Pending" ? `${remaining(r)} left` : amounts(Object.fromEntries(Object.entries(r.amounts).map(([name, [reserved]]) => [name, reserved])))),
       ] : h("span", { class: "dim" }, "–"),
       h("span", { class: "figures" }, expiry(r, now), h("span", { class: "under" }, r.podCount ? count(r.podCount, "pod") : lasting(r))),
