@@ -109,6 +109,29 @@ def test_the_page_of_a_run_has_all_views(tmp_path: Path) -> None:
     assert data["notes"] == []
 
 
+def test_what_no_pod_requests_is_no_figure_on_a_card(tmp_path: Path) -> None:
+    """And nodes are shown by a resource that pods request."""
+    node = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "4"}
+    scenario = joined(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "n"},
+                "status": {"allocatable": node},
+            }
+        ),
+        """{apiVersion: v1, kind: Pod, metadata: {name: p},
+            spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}}""",
+    )
+    page = written(tmp_path, simulate(scenario, 60, history=True))
+    cards = re.findall(r'<div class="card"><b>(.*?)</b><span>(.*?)</span>', page)
+    assert [card for card in cards if "requested" in card[1]] == [
+        ("50%", "nvidia.com/gpu requested, mean")
+    ]
+    assert "Share of gpu that pods request" in page
+
+
 def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         written(tmp_path / name, simulate(SCENARIO, 60, history=True))

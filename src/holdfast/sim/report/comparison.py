@@ -136,7 +136,8 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
         yield _Row("longest wait of jobs", of("jobs", "wait", "max"), wait_text, -1)
     yield _Row("nodes in use at the peak", of("nodes", "peak"), _count, 0)
     for name in _names(summaries, "utilisation"):
-        yield _Row(f"{name} requested, mean", of("utilisation", name, "mean"), _percent, 1)
+        if any(of("utilisation", name, "mean")):
+            yield _Row(f"{name} requested, mean", of("utilisation", name, "mean"), _percent, 1)
     if any(of("reservations", "created")):
         yield _Row("reservations", of("reservations", "created"), _count, 0)
         for kind in KINDS:

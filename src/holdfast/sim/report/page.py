@@ -49,7 +49,7 @@ def run_page(
 {_wait_table(result)}
 {_reasons(result.summary)}
 <h2>All figures</h2>
-{table(("figure", "value"), ([name.strip(), value] for name, value in figures(result).items()))}
+{table(("figure", "value"), map(_figure_row, figures(result).items()))}
 {_timeline(result.timeline)}"""
     return document(title, body, data)
 
@@ -138,9 +138,11 @@ def table(
         for i, name in enumerate(headers)
     )
     body = "\n".join(f"<tr>{''.join(cell(i, text) for i, text in enumerate(row))}</tr>" for row in rows)
+    # The regions of a page must have different names.
+    label = f"Table of {', '.join(headers)}"
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f"{scrolled(caption or 'Table')}<table>{above}<thead><tr>{head}</tr></thead>"
+        f"{scrolled(label)}<table>{above}<thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
 
@@ -163,6 +165,7 @@ def _cards(summary: dict[str, Any]) -> str:
     cards += [
         (share(shares["mean"]), f"{name} requested, mean")
         for name, shares in summary["utilisation"].items()
+        if shares["mean"]
     ]
     reservations, starvation = summary["reservations"], summary["starvation"]
     if reservations["created"]:
@@ -208,6 +211,12 @@ _VIEWS = """<section class="live" hidden>
  aria-label="Pending pods at the moment"><table><thead><tr><th scope="col">pod</th>
 <th scope="col">reasons</th></tr></thead><tbody id="pending-now"></tbody></table></div>
 </section>"""
+
+
+def _figure_row(figure: tuple[str, str]) -> tuple[str, str]:
+    """Parts of a figure are indented below it."""
+    name, value = figure
+    return "\u2003" * (len(name) - len(name.lstrip())) + name.strip(), value
 
 
 def _reservation_table(result: Result) -> str:

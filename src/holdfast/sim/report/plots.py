@@ -338,11 +338,12 @@ def _starvation(episodes: Sequence[StarvationEpisode], created: dict[str, float]
 
 
 def _nodes(history: RunHistory, end: float) -> Plot:
-    """Levels of cpu, or of memory or GPUs in a cluster without cpu, requested per node over time."""
-    number = next(
-        (i for i in range(len(RESOURCES)) if any(c.capacity and c.capacity[i] for c in history.nodes)),
-        0,
-    )
+    """Levels of cpu, or of memory or GPUs if pods request no cpu, requested per node over time."""
+    offered_at_all = [
+        i for i in range(len(RESOURCES)) if any(c.capacity and c.capacity[i] for c in history.nodes)
+    ]
+    requested = [i for i in offered_at_all if any(each.amounts[i] for each in history.placements)]
+    number = next(iter(requested or offered_at_all), 0)
     names = sorted({change.node for change in history.nodes}, key=natural)
     group = -(-len(names) // MOST_ROWS)
     row_of = {name: i // group for i, name in enumerate(names)}

@@ -1,0 +1,80 @@
+"""The pages of a report in a real browser: no errors, no requests, and nothing that axe-core finds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.scenarios import NODE, joined, pod_text, reservation_text, simulate
+from holdfast.sim.report import write_report
+from web.browser import browser, chromium, violations
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+SCENARIO = joined(
+    NODE,
+    pod_text("web", "2", runs_for="30s", metadata={"labels": {"app": "r"}}, at="10s"),
+    pod_text("next", "3", at="15s"),
+    pod_text("big", "9"),
+    reservation_text("r", "2"),
+    reservation_text("idle", "1", ttl="20s"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chromium()
+    folder = tmp_path_factory.mktemp("report")
+    result = simulate(SCENARIO, 60, history=True)
+    write_report(folder, [("one.yaml", result), ("two.yaml", result)], ["scenario.yaml"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator["Browser"]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["report.html", "one/report.html"])
+def test_axe_finds_no_violation(
+    chrome: "Browser", folder: Path, name: str, scheme: str, width: int
+) -> None:
+    context = chrome.new_context(
+        viewport={"width": width, "height": 800},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        bypass_csp=True,
+    )
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda each: None if each.url.startswith("file:") else problems.append(each.url))
+    page.goto((folder / name).as_uri())
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "it runs out of the page"
+    )
+    assert violations(page) == []
+    assert problems == []
+    context.close()
+
+
+def test_the_slider_shows_a_moment(chrome: "Browser", folder: Path) -> None:
+    page = chrome.new_page()
+    page.goto((folder / "one/report.html").as_uri())
+    page.locator("#time").focus()
+    page.keyboard.press("Home")
+    page.get_by_text("No reservations at this moment.").or_(
+        page.get_by_text("that have not ended")
+    ).wait_for()
+    assert page.locator("#now").inner_text() == "0s"
+    page.keyboard.press("End")
+    page.locator("#now", has_text="1m").wait_for()
+    assert "1 pod" in page.locator("#nodes").inner_text()
+    page.close()
