@@ -19,6 +19,7 @@ ONCE_BROKEN = (
     43531, 910098, 910690, 1006023, 10014658, 10035391, 10105827,
     10106100,
     10140563,
+    11002226,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

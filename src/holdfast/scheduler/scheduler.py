@@ -19,7 +19,7 @@ from holdfast.scheduler.actions.reclaim import Reclaim, ReclaimPlan
 from holdfast.scheduler.actions.reserve import Reserve
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.base import ClusterSettings
-from holdfast.scheduler.cluster.decisions import Decision, Emit
+from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate
 from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
@@ -236,6 +236,9 @@ class Scheduler:
             self.guard.tried_too_often(pod, times, now)
         self.queue.set_aside.clear()
         decisions = self.guard.admit(decisions, now)
+        for decision in decisions:
+            if type(decision) is Nominate:
+                self.cluster.nomination_decided(decision)
         for notify in self.decision_listeners:
             notify(decisions, now)
         return decisions

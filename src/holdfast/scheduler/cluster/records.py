@@ -115,6 +115,7 @@ class PodRecord:
         "name",
         "namespace",
         "nominated",
+        "nominated_in_object",
         "nominated_reservation",
         "phase",
         "pinned_node",
@@ -131,6 +132,7 @@ class PodRecord:
         "scheduler",
         "started",
         "uid",
+        "unseen_nominations",
         "wakes_on",
     )
 
@@ -179,6 +181,10 @@ class PodRecord:
         """Of an assumed pod: its nominated node before it was assumed."""
         self.nominated = ""
         """The name of its nominated node."""
+        self.nominated_in_object = ""
+        """The status.nominatedNodeName of its object when that was last seen."""
+        self.unseen_nominations: tuple[str, ...] = ()
+        """The nominated nodes that were decided and not seen in its object since, oldest first."""
         self.nominated_reservation = ""
         """The uid of the reservation on its nominated node that it will be allocated from, if known."""
         self.bound_at: float | None = None

@@ -18,7 +18,7 @@ from holdfast.api.reservation_schedules import schedule_of
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
-from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
+from holdfast.scheduler.cluster.decisions import Emit, Nominate, ObjectRef
 from holdfast.scheduler.cluster.events import (
     Added,
     AnnotateRefused,
@@ -54,6 +54,8 @@ from holdfast.scheduler.state.pod_handlers import PodHandlers
 
 _MAX_EVICTION_BACK_OFF = 10.0
 """The longest back-off, in seconds, before a pod whose eviction was refused is evicted again."""
+_MOST_UNSEEN = 8
+"""Of the nominations of a pod that may be unwritten, the last so many are kept."""
 
 
 class Cluster(ClusterBase):
@@ -199,6 +201,12 @@ class Cluster(ClusterBase):
             self.nominator.set(pod, node)
             if pod.uid in self.reservations.preemption_holds:
                 self.reservations.pod_nominated(pod)
+
+    def nomination_decided(self, decision: Nominate) -> None:
+        """A nomination is about to be written: when the pod's object shows it, it is not news."""
+        pod = self.pods.get(decision.pod.uid)
+        if pod is not None:
+            pod.unseen_nominations = (*pod.unseen_nominations, decision.node)[-_MOST_UNSEEN:]
 
     def _devices_of(self, pod: PodRecord) -> int:
         """The change that there is for devices by claim when a pod does not wait for any, or does not

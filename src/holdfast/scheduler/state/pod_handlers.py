@@ -344,6 +344,8 @@ class PodHandlers:
         known.deletion_pending = pod.metadata.deletion_timestamp is not None or known.being_preempted
         if known.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(known)
+        if pod.status.nominated_node_name != known.nominated_in_object:
+            self._see_nomination(known, pod.status.nominated_node_name)
         if known.phase is not Phase.PENDING:
             return
         gates = pod.spec.scheduling_gates
@@ -352,15 +354,24 @@ class PodHandlers:
             changed = changed or names != known.gates
             known.gates = names
         known.pinned_node = pin_of(pod.spec) if known.cls.pinned else None
-        # An update sent before the nomination was written has no nominatedNodeName; it clears nothing.
-        if pod.status.nominated_node_name:
-            self._nominate(known, pod.status.nominated_node_name)
         if self._cluster.listener is None:
             return
         if known.deletion_pending:
             self._cluster.listener.pod_settled(known)
         elif changed:
             self._cluster.listener.pod_pending(known)
+
+    def _see_nomination(self, known: PodRecord, node: str) -> None:
+        """Applies a change of status.nominatedNodeName. If another component made it, it is adopted. A
+        nomination that was decided here took effect then, and may be superseded by now."""
+        known.nominated_in_object = node
+        unseen = known.unseen_nominations
+        if node in unseen:
+            known.unseen_nominations = unseen[unseen.index(node) + 1 :]
+            return
+        known.unseen_nominations = ()
+        if known.phase is Phase.PENDING:
+            self._nominate(known, node)
 
     def _update_allocation(self, known: PodRecord, pod: Pod) -> None:
         """Allocates the pod from the reservation its annotation names."""
