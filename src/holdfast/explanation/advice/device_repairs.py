@@ -1,19 +1,23 @@
 """Changes that free devices of a node for the claims of a pod, or with which the claims need less of
-them: tolerated taints, smaller shares, claims that no pod uses, pods that end."""
+them: tolerated taints, deleted DeviceTaintRules, smaller shares, unused claims, pods that end.
+"""
 
 from collections.abc import Iterator
 
+from holdfast.api.plurals import plural
 from holdfast.api.quantity import format_amount, from_nano, parse
 from holdfast.explanation.advice.claim_sizes import ChangedClaims, each_request, unallocated_claims
 from holdfast.explanation.advice.evictions import end_of, evictable
 from holdfast.explanation.advice.unused_claims import deletion_of, unused_claims
 from holdfast.explanation.facts.claim_details import capacity_left, devices_explained
+from holdfast.explanation.facts.device_taint_rules import DEVICE_TAINT_RULE, rules_behind
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 from holdfast.scheduler.managers.claims.search import CAPACITY, TAINT
+from holdfast.snapshot.cluster_changes import delete
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 
@@ -49,6 +53,19 @@ def device_tolerations(
         if changed.objects:
             text = f"tolerate {texts}, a taint of devices,{changed.where}"
             yield repair(text, "Tolerate", changed.objects)
+
+
+def deleted_taint_rules(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Repair]:
+    """The DeviceTaintRules that keep the requests from devices of a node deleted: one if that may be
+    enough, then all."""
+    explained = devices_explained(snapshot, pod, row)
+    rules = rules_behind(snapshot, row, explained.devices) if explained else []
+    names = [rule.metadata.name for rule in rules]
+    for chosen in [*([name] for name in names), *([names] if len(names) > 1 else ())]:
+        text = f"delete {plural(len(chosen), 'DeviceTaintRule')} {' and '.join(chosen)}, once the "
+        text += f"devices that {plural(len(chosen), 'it taints', 'they taint')} may be used again"
+        objects = [delete(DEVICE_TAINT_RULE, name) for name in chosen]
+        yield repair(text, "DeleteTaintRule", objects, RESIZE)
 
 
 def smaller_shares(

@@ -25,7 +25,12 @@ from holdfast.explanation.advice.advisor import Advisor, actions_of
 from holdfast.explanation.advice.claim_selectors import fewer_constraints, other_selectors
 from holdfast.explanation.advice.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
 from holdfast.explanation.advice.deletions import consider_deletions, deletion_steps, freed_by_deletion
-from holdfast.explanation.advice.device_repairs import device_steps, device_tolerations, smaller_shares
+from holdfast.explanation.advice.device_repairs import (
+    deleted_taint_rules,
+    device_steps,
+    device_tolerations,
+    smaller_shares,
+)
 from holdfast.explanation.advice.evictions import (
     budget_facts,
     consider_evictions,
@@ -174,6 +179,9 @@ def _consider_single(
         if rejection.plugin == _TAINTS:
             _consider_tolerations(advisor, pod, rows)
             continue
+        if rejection.plugin == CLAIMS_PLUGIN:
+            rules = (each for row in rows[:_NODES] for each in deleted_taint_rules(snapshot, pod, row))
+            any(advisor.propose_once(actions_of(each), each) for each in rules)
         repairs = [list(_settings(advisor, pod, row, rejection)) for row in rows[:_NODES_PER_REASON]]
         if any(advisor.propose(each) for options in repairs for each in options):
             continue
@@ -369,6 +377,7 @@ class _Search:
         if is_hidden or rejection.plugin == "NodePorts":
             yield from other_ports(snapshot, subject, pod, row)
         elif rejection.plugin == CLAIMS_PLUGIN:
+            yield from deleted_taint_rules(snapshot, pod, row)
             yield from fewer_device_steps(snapshot, subject, pod, row)
             yield from device_steps(snapshot, pod, row, self._with_evictions)
         elif rejection.plugin == "VolumeBinding":

@@ -3,6 +3,7 @@
 capacity               what is free on a node for a pod, and what is short
 claim_details          why a device does not satisfy a claim
 created_claims         claims that are created from templates
+device_taint_rules     DeviceTaintRules that keep claims from devices
 device_values          values of devices that a selector can ask for
 expected_ends          when pods and reservations should end
 hardware               devices and volume attachments

@@ -11,6 +11,7 @@ from holdfast.api.quantity import format_amount, from_nano, parse
 from holdfast.api.resource_slices import DeviceID
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.facts.capacity import row_of
+from holdfast.explanation.facts.device_taint_rules import rule_text, rules_behind
 from holdfast.explanation.facts.device_values import values_text
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.report import few
@@ -67,8 +68,10 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
     if claims.needs_devices:
         pools = {name: manager.catalogue.visible(row_of(snapshot, name)).pools for name in nodes}
         without = [name for name in nodes if not pools[name]]
-        for name in [name for name in nodes if pools[name]][:_NODES]:
+        explained = [name for name in nodes if pools[name]][:_NODES]
+        for name in explained:
             yield from _on_node(snapshot, pod, claims, name)
+        yield from _taint_rules(snapshot, pod, explained)
         if without:
             yield f"no devices are published for {few(without, _NODES)}"
 
@@ -107,6 +110,16 @@ def _on_node(
         requested = number_of(asked, "device is", "devices are")
         published = number_of(found.visible, "is", "are")
         yield f"{node}: {requested} requested, and {published} published for it"
+
+
+def _taint_rules(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """The rules that taint devices of these nodes."""
+    texts: dict[str, None] = {}
+    for row in (row_of(snapshot, name) for name in nodes):
+        found = devices_explained(snapshot, pod, row)
+        rules = rules_behind(snapshot, row, found.devices) if found is not None else []
+        texts |= dict.fromkeys(map(rule_text, rules))
+    yield from texts
 
 
 def _attribute_hint(snapshot: ClusterSnapshot, problem: str) -> Iterator[str]:
