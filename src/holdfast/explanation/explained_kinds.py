@@ -34,6 +34,9 @@ EXPLAINED = {
     "job": ExplainedKind((KINDS["batch/v1", "Job"],)),
     "node": ExplainedKind((KINDS["v1", "Node"],)),
     "queue": ExplainedKind((KINDS[VOLCANO_API, "Queue"],)),
+    "podmigrationjob": ExplainedKind(
+        (KINDS[RESERVATION_API, "PodMigrationJob"],), ("migration", "migrations")
+    ),
     "reservationschedule": ExplainedKind(
         (KINDS[HOLDFAST_API, "ReservationSchedule"],), ("schedule", "schedules")
     ),

@@ -9,6 +9,7 @@ from holdfast.explanation.advice.planned_reservations import all_planned
 from holdfast.explanation.facts.created_claims import claims_created
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.groups import explain_group
+from holdfast.explanation.subjects.migrations import explain_migration
 from holdfast.explanation.subjects.nodes import explain_node
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.queues import explain_queue
@@ -23,10 +24,11 @@ _EXPLAINERS = {
     "Reservation": explain_reservation,
     "ReservationSchedule": explain_schedule,
     "PodGroup": explain_group,
+    "PodMigrationJob": explain_migration,
     "Node": explain_node,
     "Queue": explain_queue,
 }
-_WITHOUT_PLANS = ("Reservation", "ReservationSchedule", "Node", "Queue")
+_WITHOUT_PLANS = ("Reservation", "ReservationSchedule", "PodMigrationJob", "Node", "Queue")
 """Kinds that are explained with the plans that their reservations have at the moment."""
 _EXPLAINERS |= dict.fromkeys(
     ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload

@@ -5,6 +5,7 @@ claim_selectors       CEL selectors and constraints of claims
 claim_sizes           fewer devices for claims
 deletions             deleting reservations
 device_repairs        taints, DeviceTaintRules, shared capacity and holders of devices
+eviction_budgets      PodDisruptionBudgets that forbid an eviction
 evictions             ending pods
 gang_repairs          changes that let a whole gang start
 invalid_requests      requests for devices and exclusive CPUs that no node can satisfy

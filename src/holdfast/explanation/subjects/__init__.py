@@ -3,6 +3,7 @@
 blocked_members       the member that keeps a gang from starting
 gang_members          a member of a gang
 groups                a pod group
+migrations            a PodMigrationJob
 min_resources         minResources of a pod group
 no_node               a pod or reservation for which no node is feasible
 nodes                 a node: whether it takes pods, what is on it, which pending pods fit
