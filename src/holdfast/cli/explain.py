@@ -131,6 +131,7 @@ def explain(
         where = found["metadata"].get("namespace") or ""
         raw = find(cluster, wanted.infos, name, where) or found
         await _add_deployment(server, cluster, raw)
+        await _add_jobs(server, cluster, raw)
         report = explain_object(cluster, raw)
         report.events = await server.events(raw)
         match output:
@@ -169,6 +170,25 @@ async def _add_deployment(server: "ObjectLister", cluster: "ClusterSnapshot", ra
         with suppress(KubernetesError):
             known = cluster.objects.setdefault((DEPLOYMENT.api_version, DEPLOYMENT.kind), {})
             known[namespace, name] = await server.get(DEPLOYMENT, name, namespace)
+
+
+async def _add_jobs(server: "ObjectLister", cluster: "ClusterSnapshot", raw: "Raw") -> None:
+    """Adds the Jobs beside a CronJob, which schedulers do not read."""
+    from holdfast.explanation.subjects.cron_jobs import JOB
+    from holdfast.kube.errors import ApiError
+
+    namespace = raw["metadata"].get("namespace") or ""
+    if raw["kind"] != "CronJob":
+        return
+    try:
+        jobs, _ = await server.listed(JOB, namespace)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        typer.echo(f"warning: its Jobs are not known: {error.message}", err=True)
+        return
+    known = cluster.objects.setdefault((JOB.api_version, JOB.kind), {})
+    known.update({(namespace, each["metadata"]["name"]): each for each in jobs})
 
 
 async def _located(

@@ -32,6 +32,7 @@ EXPLAINED = {
     "daemonset": ExplainedKind((KINDS["apps/v1", "DaemonSet"],)),
     "replicaset": ExplainedKind((KINDS["apps/v1", "ReplicaSet"],)),
     "job": ExplainedKind((KINDS["batch/v1", "Job"],)),
+    "cronjob": ExplainedKind((KINDS["batch/v1", "CronJob"],)),
     "node": ExplainedKind((KINDS["v1", "Node"],)),
     "queue": ExplainedKind((KINDS[VOLCANO_API, "Queue"],)),
     "podmigrationjob": ExplainedKind(

@@ -33,7 +33,7 @@ from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 _MOST_REPLICAS = 500
 _MOST_TRIED = 200
 _SHOWN = 3
-_REPLACED = ("Deployment", "Job")
+_REPLACED = ("Deployment", "Job", "CronJob")
 """Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
 replaces them one by one, after its pending pod has started beside them; one that is yet to be created
 has none."""

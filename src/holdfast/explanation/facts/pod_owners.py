@@ -13,6 +13,7 @@ _TEMPLATED = {
     kind: KINDS["batch/v1" if kind == "Job" else "apps/v1", kind]
     for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 }
+CRON_JOB = KINDS["batch/v1", "CronJob"]
 _TOKEN = "kube-api-access-"
 """The prefix of the volume that the API server adds to every pod."""
 
@@ -29,11 +30,13 @@ class PodOwner(NamedTuple):
     def change(self, template: Raw) -> ObjectChange:
         """A merge patch of its template."""
         raw = {"metadata": {"name": self.name, "namespace": self.namespace}}
-        return patch(self.info, raw, {"spec": {"template": template}})
+        spec: Raw = {"template": template}
+        return patch(self.info, raw, {"spec": _of_jobs(spec) if self.info is CRON_JOB else spec})
 
 
 def workload_of(snapshot: ClusterSnapshot, raw: Raw) -> PodOwner | None:
-    """The Deployment, or other workload, that made the pod; None if nothing did that has a template."""
+    """The Deployment, CronJob or other workload that made the pod; None if nothing did that has a
+    template."""
     owner, namespace = controller_of(raw), raw["metadata"].get("namespace") or ""
     info = _TEMPLATED.get(owner.get("kind") or "")
     if info is None or info.api_version != owner.get("apiVersion"):
@@ -44,7 +47,14 @@ def workload_of(snapshot: ClusterSnapshot, raw: Raw) -> PodOwner | None:
     above = controller_of(found or {"metadata": {}})
     if info.kind == "ReplicaSet" and above.get("kind") == "Deployment":
         return PodOwner(_TEMPLATED["Deployment"], above["name"], namespace, spec)
+    if info.kind == "Job" and above.get("kind") == CRON_JOB.kind:
+        return PodOwner(CRON_JOB, above["name"], namespace, spec)
     return PodOwner(info, owner["name"], namespace, spec)
+
+
+def _of_jobs(spec: Raw) -> Raw:
+    """The spec of a CronJob with this spec of its Jobs."""
+    return {"jobTemplate": {"spec": spec}}
 
 
 def controller_of(raw: Raw) -> Raw:
@@ -77,6 +87,8 @@ def as_written(spec: Raw) -> Raw:
 def workload_text(change: ClusterChange) -> str:
     """`, in the template of Deployment web`; empty if no template is changed."""
     for each in change.objects:
+        if each.info is CRON_JOB and "jobTemplate" in each.body.get("spec", {}):
+            return f", in the template of CronJob {each.name}"
         if each.info is not _TEMPLATED.get(each.info.kind) or "template" not in each.body.get(
             "spec", {}
         ):

@@ -1,6 +1,7 @@
 """The objects that can be explained, and what is common to them.
 
 blocked_members       the member that keeps a gang from starting
+cron_jobs             a CronJob
 gang_members          a member of a gang
 groups                a pod group
 migrations            a PodMigrationJob

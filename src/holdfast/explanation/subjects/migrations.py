@@ -143,8 +143,8 @@ def _running(migration: _Migration) -> None:
         found = explain_reservation(snapshot, raw)
         migration.take(found)
         report.summary = (
-            f"It evicts {migration.pod_text}{migration.where} once its reservation {name} has capacity. "
-            f"Of the reservation: {found.summary}"
+            f"It evicts {migration.pod_text}{migration.where} once its reservation {name} has capacity."
+            f" Of the reservation: {found.summary}"
         )
         _extend(migration)
     elif waits_for_pod(reservation.object.spec, move.pod):
