@@ -2,6 +2,7 @@
 
 blocked_members       the member that keeps a gang from starting
 cron_jobs             a CronJob
+daemon_sets           nodes for which a DaemonSet creates no pod
 gang_members          a member of a gang
 groups                a pod group
 migrations            a PodMigrationJob

@@ -7,10 +7,10 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.other_pods import placed
-from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import repair
-from holdfast.explanation.report import PodsOfWorkload, Report, few
+from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
 from holdfast.explanation.subjects.no_node import NOTHING_HELPS, plain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
@@ -20,15 +20,12 @@ from holdfast.explanation.subjects.uncreated_pods import (
     pod_of_template,
     priority_class_text,
 )
-from holdfast.explanation.verdicts import Subject, place, rejection_on, starts_on
+from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
-_NODE_PLUGINS = ("NodeAffinity", "NodeName", "TaintToleration")
-"""What the controller of DaemonSets asks before it creates a pod for a node."""
-_NODES = 3
 _KUEUE = "kueue.x-k8s.io/queue-name"
 
 
@@ -57,7 +54,7 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if not pods:
         report.summary = f"It has no pods: {_without_pods(raw)}."
         if raw["kind"] == "DaemonSet" and snapshot.cluster.nodes.count:
-            report.details += _without_nodes(snapshot, raw)
+            explain_without_pods(snapshot, raw, report)
     if (raw.get("spec") or {}).get("suspend"):
         report.phase = "Suspended"
         _suspended(snapshot, raw, report)
@@ -74,6 +71,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
+    if pods and kind == "DaemonSet":
+        report.details += ineligible_nodes(snapshot, raw)
     _note_uncreated(snapshot, raw, len(pods), report)
     return report
 
@@ -140,22 +139,6 @@ def _without_pods(raw: Raw) -> str:
     if raw["kind"] == "DaemonSet" and (raw.get("status") or {}).get("desiredNumberScheduled") == 0:
         return "no node should run one (status.desiredNumberScheduled is 0)"
     return "its controller has created none, or all have ended"
-
-
-def _without_nodes(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[str]:
-    """Why the nodes are not eligible for a pod of the DaemonSet. Its controller asks only for labels,
-    taints and the name, so a node that is full has a pod, which is pending."""
-    pod = pod_of_template(raw)
-    with applied(snapshot, [create(POD, pod)]):
-        record = Subject(POD, pod["metadata"]["name"], pod["metadata"]["namespace"]).record(snapshot)
-        placing = place(snapshot.scheduler, record) if record is not None else None
-        if record is None or placing is None or placing.column.rejected is not None:
-            return
-        by_nodes = [each for each in placing.reasons if each.plugin in _NODE_PLUGINS]
-        for each in by_nodes:
-            yield f"{plain(each.reason)}: {few(each.nodes, _NODES)}"
-        if by_nodes:
-            yield from details_of(snapshot, record, placing)
 
 
 def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:

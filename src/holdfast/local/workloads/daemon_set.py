@@ -55,7 +55,7 @@ class _NodeMatcher:
     """Decides which nodes the template can run on."""
 
     def __init__(self, spec: Raw) -> None:
-        self.tolerations = _tolerations(spec)
+        self.tolerations = tolerations_of(spec)
         self._node_name = spec.get("nodeName") or ""
         self._labels: dict[str, str] = spec.get("nodeSelector") or {}
         affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
@@ -190,7 +190,7 @@ def _pod(owner: Raw, template: Raw, node: str, digest: str, tolerations: list[Ra
     return from_template(owner, template, labels={REVISION_LABEL: digest}, spec=more)
 
 
-def _tolerations(spec: Raw) -> list[Raw]:
+def tolerations_of(spec: Raw) -> list[Raw]:
     given = [*(spec.get("tolerations") or ())]
     added = [*_TOLERATED, *([_TOLERATED_ON_HOST_NETWORK] if spec.get("hostNetwork") else ())]
     return [*given, *(each for each in added if each not in given)]
