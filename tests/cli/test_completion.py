@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
         (["get", "re"], ["reservations", "reservationschedules"], 4),
         (["get", "nodes,q"], ["nodes,queue", "nodes,queues"], 4),
         (["reserve", "dep"], ["deployment/"], 6),
-        (["explain", "re"], ["reservation", "replicaset", "reservationschedule"], 4),
+        (["explain", "re"], ["reservation", "replicaset", "resourceclaim", "reservationschedule"], 4),
         (["config", "val"], ["validate"], 4),
         (["config", "validate", ""], [], 0),
         (["get", "rsv", "--sel"], ["--selector"], 4),

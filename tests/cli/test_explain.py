@@ -291,12 +291,22 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
         (
             ["cat", "tom"],
             "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
-            "deployment, statefulset, daemonset, replicaset, job, node, queue, reservationschedule\n",
+            "deployment, statefulset, daemonset, replicaset, job, cronjob, persistentvolumeclaim, "
+            "resourceclaim, node, queue, podmigrationjob, reservationschedule\n",
         ),
         (
             ["svc", "web"],
-            "error: KIND: cannot explain 'svc'; known: pod, reservation, podgroup, "
-            "deployment, statefulset, daemonset, replicaset, job, node, queue, reservationschedule\n",
+            "error: KIND: cannot explain 'svc': explain the workload behind it, or a pod\n",
+        ),
+        (
+            ["pv", "v"],
+            "error: KIND: cannot explain 'pv': explain the persistentvolumeclaim that it is for\n",
+        ),
+        (
+            ["lease", "x"],
+            "error: KIND: cannot explain 'lease'; known: pod, reservation, podgroup, "
+            "deployment, statefulset, daemonset, replicaset, job, cronjob, persistentvolumeclaim, "
+            "resourceclaim, node, queue, podmigrationjob, reservationschedule\n",
         ),
         (["pdo", "big"], "error: KIND: cannot explain 'pdo'; did you mean pod?\n"),
         (

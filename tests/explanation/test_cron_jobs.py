@@ -153,6 +153,13 @@ CASES: dict[str, tuple[Raw, list[Raw], str, list[str], list[str]]] = {
         "2 runs since 2026-01-01T11:00:00Z were not started: Job report-1 has not ended, and "
         f"spec.concurrencyPolicy is Forbid. {NEXT} Its last run was 2026-01-01T10:00:00Z. "
         "Job report-1: 1 of 1 pod has a node.",
+        [],
+        [],
+    ),
+    "Forbid, and its Job has just started": (
+        cron_job(concurrencyPolicy="Forbid"),
+        [N1, job("report-1"), member("report-1-a", "report-1", on="n1")],
+        f"{NEXT} {LAST}. Job report-1: 1 of 1 pod has a node.",
         ["if Job report-1 still runs by then, that run is not started"],
         [],
     ),

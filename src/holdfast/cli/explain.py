@@ -17,7 +17,13 @@ from holdfast.cli.options import (
     Snapshot,
     Where,
 )
-from holdfast.explanation.explained_kinds import EXPLAINED, KnownKind, known_kinds, unknown_kind
+from holdfast.explanation.explained_kinds import (
+    EXPLAINED,
+    KnownKind,
+    instead_of,
+    known_kinds,
+    unknown_kind,
+)
 
 if TYPE_CHECKING:
     from holdfast.kube.object_client import ObjectLister, Raw
@@ -83,6 +89,9 @@ def explain(
 
     Of a node: whether it takes pods, what is on it, what is left, and which pending pods would fit.
     Of a queue: its limits, what it uses of them, and why pods wait in it.
+    Of a podmigrationjob: the step that it has reached, and what that waits for.
+    Of a cronjob: its next run, runs that were missed, and the pods of its newest Job.
+    Of a persistentvolumeclaim or resourceclaim: why it is not bound or allocated, and which pod waits.
 
     Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
 
@@ -101,6 +110,12 @@ def explain(
 
       # Why pods of a queue wait
       holdfast explain queue/research
+
+      # What the migration of a pod waits for
+      holdfast explain podmigrationjob/move-web
+
+      # Why a CronJob did not run
+      holdfast explain cronjob/nightly
 
       # A reservation, as data
       holdfast explain reservation/peak -o json
@@ -150,6 +165,8 @@ def _read(kind: str, name: str | None) -> tuple[KnownKind, str]:
         kind, _, name = kind.partition("/")
     known = known_kinds()
     wanted = known.get(kind.lower())
+    if wanted is None and (instead := instead_of(kind)):
+        raise Failure(1, [f"KIND: cannot explain {kind!r}: explain {instead}"])
     if wanted is None:
         hint = unknown_kind(kind, known, list(EXPLAINED))
         raise Failure(1, [f"KIND: cannot explain {kind!r}{hint}"])

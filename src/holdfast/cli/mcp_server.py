@@ -88,7 +88,8 @@ def new_server(defaults: McpDefaults) -> "MCPServer":
     @server.tool(annotations=reads)
     async def explain(kind: str, name: str, namespace: str = "") -> dict[str, Any]:
         """Why an object is pending, or why it is on its node, and what would help. `kind` is pod,
-        reservation, podgroup, deployment, statefulset, daemonset, replicaset or job; or node, for what
+        reservation, podgroup, deployment, statefulset, daemonset, replicaset, job, cronjob,
+        persistentvolumeclaim, resourceclaim, podmigrationjob or reservationschedule; or node, for what
         is on it and what would fit; or queue, for its limits and what waits in it."""
         return await _answer(["explain", kind, name, *defaults.words(namespace), "-o", "json"])
 

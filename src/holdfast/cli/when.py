@@ -20,7 +20,7 @@ from holdfast.cli.options import (
     Where,
     optional,
 )
-from holdfast.explanation.explained_kinds import unknown_kind
+from holdfast.explanation.explained_kinds import instead_of, unknown_kind
 
 if TYPE_CHECKING:
     from holdfast.sim.forecast.answers import ForecastReport
@@ -38,6 +38,15 @@ _KINDS = (
     "reservation",
     "reservationschedule",
 )
+_INSTEAD = {
+    "CronJob": "`holdfast explain cronjob` has its next run; ask for the job that it has started",
+    "PodMigrationJob": "ask for its reservation, or the pod that replaces the one it evicts",
+    "PersistentVolumeClaim": "ask for the pod that uses it",
+    "ResourceClaim": "ask for the pod that uses it",
+    "Queue": "ask for its pods, as in `holdfast when pod`",
+    "Node": "ask for its pods, or see `holdfast explain node`",
+}
+"""What to do instead, for kinds of which users may expect a start."""
 _UNKNOWN_STATUS, _NOT_WITHIN_STATUS = 3, 4
 
 
@@ -219,6 +228,8 @@ def _read(kind: str, name: str | None) -> tuple[str, str | None]:
         if not name:
             raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
     wanted = ALIASES.get(kind.lower())
+    if wanted is None and (instead := instead_of(kind, _INSTEAD)):
+        raise Failure(1, [f"KIND: no starts of {kind!r}: {instead}"])
     if wanted is None:
         hint = unknown_kind(kind, ALIASES, list(_KINDS))
         raise Failure(1, [f"KIND: no starts of {kind!r}{hint}"])

@@ -1,12 +1,13 @@
 """The kinds that can be explained. Importing it needs no scheduler: shell completion uses it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import (
     HOLDFAST_API,
     RESERVATION_API,
+    RESOURCE_API,
     SIGS_PODGROUP_API,
     VOLCANO_API,
     WORKLOAD_API,
@@ -33,6 +34,8 @@ EXPLAINED = {
     "replicaset": ExplainedKind((KINDS["apps/v1", "ReplicaSet"],)),
     "job": ExplainedKind((KINDS["batch/v1", "Job"],)),
     "cronjob": ExplainedKind((KINDS["batch/v1", "CronJob"],)),
+    "persistentvolumeclaim": ExplainedKind((KINDS["v1", "PersistentVolumeClaim"],)),
+    "resourceclaim": ExplainedKind((KINDS[RESOURCE_API, "ResourceClaim"],)),
     "node": ExplainedKind((KINDS["v1", "Node"],)),
     "queue": ExplainedKind((KINDS[VOLCANO_API, "Queue"],)),
     "podmigrationjob": ExplainedKind(
@@ -43,6 +46,30 @@ EXPLAINED = {
     ),
 }
 """By the name of the kind on the command line."""
+
+
+_VOLUMES, _DEVICES = "the persistentvolumeclaim, or the pod that waits", "the resourceclaim, or the pod"
+INSTEAD = {
+    "PersistentVolume": "the persistentvolumeclaim that it is for",
+    "StorageClass": _VOLUMES,
+    "CSINode": _VOLUMES,
+    "CSIDriver": _VOLUMES,
+    "CSIStorageCapacity": _VOLUMES,
+    "VolumeAttachment": _VOLUMES,
+    "ResourceClaimTemplate": _DEVICES,
+    "DeviceClass": _DEVICES,
+    "ResourceSlice": _DEVICES,
+    "DeviceTaintRule": f"{_DEVICES} that does not get a device",
+    "Device": "its node, or the pod that does not get a device",
+    "NodeResourceTopology": "its node",
+    "PodDisruptionBudget": "a pod that it protects, or the podmigrationjob whose eviction it forbids",
+    "PriorityClass": "a pod that has it",
+    "Service": "the workload behind it, or a pod",
+    "ReplicationController": "one of its pods",
+    "Workload": "its podgroup",
+    "Namespace": "a pod or a workload of it",
+}
+"""What to explain instead of an object of a kind that is not explained."""
 
 
 class KnownKind(NamedTuple):
@@ -63,6 +90,13 @@ def known_kinds() -> dict[str, KnownKind]:
                 meant = tuple(i for i in each.infos if i in infos or i == info)
                 found[title] = KnownKind(name, meant)
     return found
+
+
+def instead_of(given: str, instead: Mapping[str, str] = INSTEAD) -> str:
+    """What to ask about instead of an object of a kind that a command does not take; empty for a name
+    that is unknown or misspelt. Kinds of one name are told apart by their group."""
+    infos = [info for info in KINDS.values() if given.lower() in info.command_names]
+    return next((instead[info.kind] for info in infos if info.kind in instead), "")
 
 
 def unknown_kind(given: str, known: Iterable[str], listed: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from holdfast.api.names import SIGS_PODGROUP_API
 from holdfast.explanation.advice.planned_reservations import all_planned
 from holdfast.explanation.facts.created_claims import claims_created
 from holdfast.explanation.report import Report
+from holdfast.explanation.subjects.claims import explain_device_claim, explain_volume_claim
 from holdfast.explanation.subjects.cron_jobs import explain_cron_job
 from holdfast.explanation.subjects.groups import explain_group
 from holdfast.explanation.subjects.migrations import explain_migration
@@ -27,6 +28,8 @@ _EXPLAINERS = {
     "PodGroup": explain_group,
     "PodMigrationJob": explain_migration,
     "CronJob": explain_cron_job,
+    "PersistentVolumeClaim": explain_volume_claim,
+    "ResourceClaim": explain_device_claim,
     "Node": explain_node,
     "Queue": explain_queue,
 }

@@ -1,6 +1,7 @@
 """The objects that can be explained, and what is common to them.
 
 blocked_members       the member that keeps a gang from starting
+claims                a PersistentVolumeClaim or ResourceClaim
 cron_jobs             a CronJob
 daemon_sets           nodes for which a DaemonSet creates no pod
 gang_members          a member of a gang

@@ -104,7 +104,7 @@ def _missed(raw: Raw, schedule: CronSchedule, now: float) -> _Missed | None:
 def _runs(
     snapshot: ClusterSnapshot, raw: Raw, schedule: CronSchedule, active: list[Raw], report: Report
 ) -> Iterator[str]:
-    spec, now, name = raw.get("spec") or {}, snapshot.now, raw["metadata"]["name"]
+    spec, now = raw.get("spec") or {}, snapshot.now
     policy, deadline = spec.get("concurrencyPolicy") or "Allow", spec.get("startingDeadlineSeconds")
     following, missed = schedule.next_after(now), _missed(raw, schedule, now)
     zone = f" ({spec['timeZone']})" if spec.get("timeZone") else ""
@@ -145,11 +145,12 @@ def _runs(
         yield f"It never runs: {_never(raw)}."
     else:
         yield f"Its next run is {at}{zone}."
-    if active and following is not None and policy != "Allow":
+    is_said = policy == "Allow" or (policy == "Forbid" and missed is not None)
+    if active and following is not None and not is_said:
         then = "is not started" if policy == "Forbid" else "replaces it"
         report.details.append(
             f"if Job {active[0]['metadata']['name']} still runs by then, that run {then} "
-            f"(spec.concurrencyPolicy of {name} is {policy})"
+            f"(spec.concurrencyPolicy is {policy})"
         )
 
 
