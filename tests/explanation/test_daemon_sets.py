@@ -15,7 +15,7 @@ from holdfast.explanation.report import Report
 from holdfast.local.workloads import daemon_set
 from holdfast.local.workloads.lister import CreateDependent, Lister, Ref
 
-GPU = {"nodeSelector": {"pool": "gpu"}}
+GPU: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}}
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 SPOT = {"key": "spot", "effect": "NoSchedule"}
 

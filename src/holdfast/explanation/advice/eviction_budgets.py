@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.phrases import pods_text
@@ -32,7 +33,8 @@ def budget_details(snapshot: ClusterSnapshot, budgets: list[DisruptionBudget]) -
         healthy, desired = status.get("currentHealthy"), status.get("desiredHealthy")
         figures = ""
         if isinstance(healthy, int) and isinstance(desired, int):
-            figures = f": {healthy} of its pods are healthy, and {desired} must be{bound}"
+            pods_are = number_of(healthy, "pod is", "pods are")
+            figures = f": {pods_are} healthy, and {desired} must be{bound}"
         yield f"{budget.text}{figures}"
         pods = snapshot.cluster.pods.values()
         if pending := [each for each in pods if each.row < 0 and budget.protects(each)]:
@@ -50,13 +52,14 @@ def _bound(budget: Raw) -> str:
 
 
 def consider_budgets(
-    snapshot: ClusterSnapshot, pod: PodRecord, budgets: list[DisruptionBudget]
+    snapshot: ClusterSnapshot, pod: PodRecord, budgets: list[DisruptionBudget], is_reserved: bool
 ) -> list[Advice]:
     """One more replica, or a budget that allows one eviction more. Several budgets for one pod always
-    forbid its eviction."""
+    forbid its eviction. A new replica would use what is reserved for the pod's replacement, so none is
+    advised then."""
     if len(budgets) != 1:
         return []
-    found = list(_more_replicas(snapshot, pod, budgets[0]))
+    found = [] if is_reserved else _more_replicas(snapshot, pod, budgets[0])
     for each in _wider_budget(snapshot, budgets[0]):
         with applied(snapshot, each.change.objects):
             helps = not forbidding_budgets(snapshot, pod)

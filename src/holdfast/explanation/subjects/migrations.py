@@ -186,7 +186,8 @@ def _evicting(migration: _Migration, before: str) -> None:
     report.details += budget_details(snapshot, budgets)
     if len(budgets) > 1:
         report.details.append("a pod with several PodDisruptionBudgets is never evicted")
-    report.advice += consider_budgets(snapshot, pod, budgets)
+    is_reserved = migration.reservation is not None
+    report.advice += consider_budgets(snapshot, pod, budgets, is_reserved)
 
 
 def _awaits_pod(migration: _Migration) -> None:
@@ -433,7 +434,8 @@ def _tried_eviction(migration: _Migration, pod: PodRecord | None, when: str) -> 
     report = migration.report
     report.details.append(f"{when}, the eviction of the pod is refused:")
     report.details += budget_details(migration.snapshot, budgets)
-    report.advice += consider_budgets(migration.snapshot, pod, budgets)
+    is_reserved = migration.reservation is not None
+    report.advice += consider_budgets(migration.snapshot, pod, budgets, is_reserved)
     return False
 
 
