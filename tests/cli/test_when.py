@@ -155,8 +155,8 @@ def test_json_is_what_the_schema_says(dump: str) -> None:
     ("arguments", "error"),
     [
         (("pdo", "b"), "KIND: no starts of 'pdo'; did you mean pod?"),
-        (("cronjob", "x"), "`holdfast explain cronjob` has its next run; ask for the job that it has"),
-        (("pmj", "x"), "KIND: no starts of 'pmj': ask for its reservation"),
+        (("cronjob", "x"), "KIND: no starts of 'cronjob': give the job that it has started"),
+        (("pmj", "x"), "KIND: no starts of 'pmj': give its reservation"),
         (("pod", "x"), 'no pod "x" in namespace default'),
         (("pod", "b", "--within", "soon"), "--within: not a duration"),
         (("pod", "b", "--within", "0s"), "--within: must be more than 0"),

@@ -39,12 +39,12 @@ _KINDS = (
     "reservationschedule",
 )
 _INSTEAD = {
-    "CronJob": "`holdfast explain cronjob` has its next run; ask for the job that it has started",
-    "PodMigrationJob": "ask for its reservation, or the pod that replaces the one it evicts",
-    "PersistentVolumeClaim": "ask for the pod that uses it",
-    "ResourceClaim": "ask for the pod that uses it",
-    "Queue": "ask for its pods, as in `holdfast when pod`",
-    "Node": "ask for its pods, or see `holdfast explain node`",
+    "CronJob": "give the job that it has started; `holdfast explain cronjob` has its next run",
+    "PodMigrationJob": "give its reservation, or the pod that replaces the one it evicts",
+    "PersistentVolumeClaim": "give the pod that uses it",
+    "ResourceClaim": "give the pod that uses it",
+    "Queue": "give a pod of it, or none for all pending pods: `holdfast when pod`",
+    "Node": "give a pod; `holdfast explain node` lists those that would fit",
 }
 """What to do instead, for kinds of which users may expect a start."""
 _UNKNOWN_STATUS, _NOT_WITHIN_STATUS = 3, 4

@@ -35,7 +35,7 @@ def explain_volume_claim(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         if terms := volume_terms(volume):
             report.details.append(f"{bound_to} needs a node with {' and '.join(terms)}")
         if gone := nodes_gone(snapshot, volume):
-            report.details.append(f"the nodes on which alone it can be used are gone: {few(gone)}")
+            report.details.append(f"it can only be used on nodes that no longer exist: {few(gone)}")
     else:
         report.summary = "It is not bound to a volume."
         if bound_to:
