@@ -86,6 +86,89 @@ def test_a_claim_template_without_a_name_is_ignored() -> None:
     assert "volumes" not in cluster.get("Pod", "db-0")["spec"]
 
 
+_CLAIM = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+RETENTION = {
+    # whenScaled, whenDeleted: the claims after scaling from 3 to 1, and after deleting the set
+    ("Retain", "Retain"): ([0, 1, 2], [0, 1, 2]),
+    ("Delete", "Retain"): ([0], [0]),
+    ("Retain", "Delete"): ([0, 1, 2], []),
+    ("Delete", "Delete"): ([0], []),
+}
+
+
+def _claims(cluster: Cluster) -> list[int]:
+    claims = cluster.store.list("", "PersistentVolumeClaim")
+    return [int(each["metadata"]["name"].removeprefix("data-db-")) for each in claims]
+
+
+@pytest.mark.parametrize(("scaled", "deleted"), RETENTION)
+def test_claims_go_by_the_retention_policy(scaled: str, deleted: str) -> None:
+    policy = {"whenScaled": scaled, "whenDeleted": deleted}
+    cluster = _set(3, volumeClaimTemplates=[_CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+    _run_until_done(cluster)
+    cluster.delete("Pod", "db-1")
+    cluster.settle()
+    _run_until_done(cluster)
+    assert _claims(cluster) == [0, 1, 2]
+    cluster.patch("StatefulSet", "db", replicas=1)
+    cluster.settle()
+    assert (cluster.names(), _claims(cluster)) == (["db-0"], RETENTION[scaled, deleted][0])
+    cluster.delete("StatefulSet", "db")
+    cluster.settle()
+    assert (cluster.names(), _claims(cluster)) == ([], RETENTION[scaled, deleted][1])
+
+
+def _claim_owners(cluster: Cluster, name: str = "data-db-0") -> list[str]:
+    owners = cluster.get("PersistentVolumeClaim", name)["metadata"].get("ownerReferences") or ()
+    return [f"{each['kind']}/{each['name']}" for each in owners]
+
+
+def test_a_policy_that_changes_changes_the_owner_of_the_claims() -> None:
+    cluster = _set(1, volumeClaimTemplates=[_CLAIM])
+    assert _claim_owners(cluster) == []
+    for policy, owners in (("Delete", ["StatefulSet/db"]), ("Retain", [])):
+        changed = {"whenScaled": "Retain", "whenDeleted": policy}
+        cluster.patch("StatefulSet", "db", persistentVolumeClaimRetentionPolicy=changed)
+        cluster.settle()
+        assert _claim_owners(cluster) == owners
+
+
+def test_a_claim_of_another_controller_is_left_to_it() -> None:
+    cluster = Cluster()
+    owner = cluster.create(workload("ReplicaSet", "other", replicas=0))
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other", "controller": True}
+    metadata = {
+        "name": "data-db-0",
+        "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}],
+    }
+    cluster.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}}
+    )
+    policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
+    spec = {"volumeClaimTemplates": [_CLAIM], "persistentVolumeClaimRetentionPolicy": policy}
+    cluster.create(workload("StatefulSet", "db", replicas=1, serviceName="db", **spec))
+    cluster.settle()
+    assert _claim_owners(cluster) == ["ReplicaSet/other"]
+
+
+def test_a_pod_waits_for_the_claim_of_its_predecessor_to_be_gone() -> None:
+    policy = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    cluster = _set(2, volumeClaimTemplates=[_CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+    _run_until_done(cluster)
+    key = cluster.key("PersistentVolumeClaim", "data-db-1")
+    claim = cluster.get("PersistentVolumeClaim", "data-db-1")
+    kept = {**claim, "metadata": {**claim["metadata"], "finalizers": ["example.com/kept"]}}
+    cluster.store.update(key, kept)
+    cluster.patch("StatefulSet", "db", replicas=1)
+    cluster.settle()
+    cluster.patch("StatefulSet", "db", replicas=2)
+    cluster.settle()
+    assert cluster.names() == ["db-0"]
+    cluster.store.delete(key)
+    cluster.advance(1)
+    assert (cluster.names(), _claims(cluster)) == (["db-0", "db-1"], [0, 1])
+
+
 UPDATES = {
     "all": ({}, ["b", "b", "b"]),
     "from a partition up": (

@@ -1,4 +1,8 @@
-"""The StatefulSet controller: pods with stable names, ordinals and claims."""
+"""The StatefulSet controller: pods with stable names, ordinals and claims.
+
+Claims outlive their pods and their set, unless `persistentVolumeClaimRetentionPolicy` is Delete: then
+the set owns them, or the pod that scaling down removes, and the garbage collector deletes them.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ from holdfast.local.workloads.lister import (
     claim,
     is_going,
     labels_of,
+    reference_to,
+    with_metadata,
 )
 from holdfast.local.workloads.pods import available_at, ended, from_template, ready
 from holdfast.local.workloads.replica_set import wanted_replicas
@@ -40,7 +46,9 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
     wanted = range(start, start + wanted_replicas(owner))
     good = _Good(view.min_ready(owner), now, outcome)
     if not is_going(owner):
-        make = _Maker(view, ref, owner, digest, history.templates, outcome)
+        for number, (_, pod) in pods.items():
+            _own_claims(view, owner, pod, number in wanted, outcome)
+        make = _Maker(view, ref, owner, digest, history.templates, now, outcome)
         _manage(owner, pods, wanted, digest, good, make, outcome)
     _report(ref, owner, pods, wanted, digest, good, outcome)
     return outcome
@@ -121,6 +129,58 @@ def _partition(owner: Raw) -> int:
     return int(rolling.get("partition") or 0)
 
 
+# Claims
+
+
+_CLAIM = "PersistentVolumeClaim"
+_CLAIM_RETRY = 1.0
+"""Seconds after which a pod is tried again whose claim is being deleted."""
+
+
+def _claim_refs(owner: Raw, pod_name: str) -> list[tuple[Raw, Ref]]:
+    """The claim templates and the claims of a pod. No mount could name a template without a name."""
+    return [
+        (template, Ref("", _CLAIM, owner["metadata"]["namespace"], f"{volume}-{pod_name}"))
+        for template in owner["spec"].get("volumeClaimTemplates") or ()
+        if (volume := (template.get("metadata") or {}).get("name"))
+    ]
+
+
+def _claim_owner(owner: Raw, pod: Raw | None, wanted: bool) -> list[Raw]:
+    """The owner reference of a pod's claims by the retention policy. `wanted` if the set is large
+    enough for the pod."""
+    policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+    when_scaled, when_deleted = policy.get("whenScaled"), policy.get("whenDeleted")
+    if when_scaled == "Delete" and not wanted:
+        return [reference_to(pod)] if pod is not None else []
+    return [reference_to(owner)] if when_deleted == "Delete" else []
+
+
+def _own_claims(view: Lister, owner: Raw, pod: Raw, wanted: bool, outcome: ActionOutcome) -> None:
+    """Brings the owner references of the pod's claims in line with the retention policy."""
+    ours = {owner["metadata"]["uid"], pod["metadata"]["uid"]}
+    for _, ref in _claim_refs(owner, pod["metadata"]["name"]):
+        found = view.get(ref)
+        if found is None:
+            continue
+        given = found["metadata"].get("ownerReferences") or []
+        others = [each for each in given if each.get("uid") not in ours]
+        if any(each.get("controller") for each in others):
+            owners = others  # another controller manages it
+        else:
+            owners = [*others, *_claim_owner(owner, pod, wanted)]
+        if owners != given:
+            outcome.update(ref, found, with_metadata(found, ownerReferences=owners))
+
+
+def _is_stale(found: Raw, pod_name: str) -> bool:
+    """Whether the claim is being deleted, or will be with a former pod of this name."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return is_going(found) or any(
+        each.get("kind") == "Pod" and each.get("name") == pod_name for each in owners
+    )
+
+
 class _Maker:
     """Creates the pod of an ordinal, and its missing claims."""
 
@@ -131,15 +191,32 @@ class _Maker:
         owner: Raw,
         digest: str,
         templates: dict[str, Raw],
+        now: float,
         outcome: ActionOutcome,
     ) -> None:
         self._view, self._ref, self._owner = view, ref, owner
-        self._digest, self._templates, self._outcome = digest, templates, outcome
+        self._digest, self._templates = digest, templates
+        self._now, self._outcome = now, outcome
 
     def __call__(self, number: int) -> None:
         name, spec = f"{self._ref.name}-{number}", self._owner["spec"]
+        claims = _claim_refs(self._owner, name)
+        present = {ref: self._view.get(ref) for _, ref in claims}
+        if any(found is not None and _is_stale(found, name) for found in present.values()):
+            self._outcome.sync_again(self._now + _CLAIM_RETRY)
+            return
+        for template, ref in claims:
+            if present[ref] is None:
+                made = _claim(self._owner, template, ref.name)
+                self._outcome.actions.append(CreateDependent(made, self._ref))
+        of_claims = {
+            template["metadata"]["name"]: {"persistentVolumeClaim": {"claimName": ref.name}}
+            for template, ref in claims
+        }
         digest, template = self._revision_of(number)
-        volumes = self._volumes(name, (template.get("spec") or {}).get("volumes") or [])
+        given = (template.get("spec") or {}).get("volumes") or []
+        volumes = [each for each in given if each["name"] not in of_claims]
+        volumes += [{"name": volume, **source} for volume, source in of_claims.items()]
         labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: digest}
         more: Raw = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
         if volumes:
@@ -153,21 +230,6 @@ class _Maker:
             return former, self._templates[former]
         return self._digest, self._owner["spec"].get("template") or {}
 
-    def _volumes(self, name: str, given: list[Raw]) -> list[Raw]:
-        volumes = [*given]
-        for template in self._owner["spec"].get("volumeClaimTemplates") or ():
-            volume = (template.get("metadata") or {}).get("name")
-            if not volume:
-                continue  # no mount could name it
-            claim_name = f"{volume}-{name}"
-            volumes = [each for each in volumes if each["name"] != volume]
-            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
-            key = Ref("", "PersistentVolumeClaim", self._ref.namespace, claim_name)
-            if self._view.get(key) is None:
-                made = _claim(self._owner, template, claim_name)
-                self._outcome.actions.append(CreateDependent(made, self._ref))
-        return volumes
-
 
 def _claim(owner: Raw, template: Raw, name: str) -> Raw:
     matching = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
@@ -178,9 +240,11 @@ def _claim(owner: Raw, template: Raw, name: str) -> Raw:
         "labels": {**(given.get("labels") or {}), **matching},
         "annotations": given.get("annotations") or {},
     }
+    if owners := _claim_owner(owner, None, wanted=True):
+        metadata["ownerReferences"] = owners
     return {
         "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
+        "kind": _CLAIM,
         "metadata": metadata,
         "spec": template.get("spec") or {},
         "status": {"phase": "Pending"},
