@@ -117,16 +117,24 @@ class Cluster:
                 self._status(name, "Running", node, "True")
         self.settle()
 
-    def end(self, name: str, phase: str = "Succeeded") -> None:
-        self._status(name, phase, "n1", "False")
+    def end(self, name: str, phase: str = "Succeeded", code: int = 0, target: str = "") -> None:
+        """`code` is the exit code of its container, `target` the type of a further condition."""
+        self._status(name, phase, "n1", "False", code, target)
         self.settle()
 
-    def _status(self, name: str, phase: str, node: str, ready: str) -> None:
+    def _status(
+        self, name: str, phase: str, node: str, ready: str, code: int = 0, target: str = ""
+    ) -> None:
         key = Key("", "Pod", "default", name)
         pod = self.store.get(key)
         assert pod is not None
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": format_time(self.now)}
         status = {**pod["status"], "phase": phase, "conditions": [condition]}
+        if target:
+            status["conditions"].append({**condition, "type": target, "status": "True"})
+        if code:
+            terminated = {"exitCode": code, "finishedAt": format_time(self.now)}
+            status["containerStatuses"] = [{"name": "c", "state": {"terminated": terminated}}]
         spec = {**pod["spec"], "nodeName": pod["spec"].get("nodeName") or node}
         self.store.update(key, {**pod, "spec": spec, "status": status})
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.workloads.job import INDEX, Indexes
+from holdfast.local.workloads.job_indexes import INDEX, Indexes
 from local.workloads.controlled_store import Cluster, condition, workload
 
 Raw = dict[str, Any]

@@ -10,6 +10,8 @@
     daemon_set           DaemonSets
     revisions            ControllerRevisions
     job                  Jobs, Indexed ones included
+    job_indexes          sets of completion indexes
+    job_policies         podFailurePolicy, backoffLimitPerIndex, successPolicy
     cron_job             CronJobs
     garbage_collector    objects whose owners are gone
 

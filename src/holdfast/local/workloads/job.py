@@ -1,17 +1,26 @@
 """The Job controller: runs pods to completion, including indexed Jobs.
 
 A pod is created with a finalizer and counted in the same step that removes it, so each is counted
-exactly once, even if it is deleted right after its end.
+exactly once, even if it is deleted right after its end. With `backoffLimitPerIndex` the last failed pod
+of an index keeps its finalizer until the next pod of the index has its count of failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.api.selectors import as_integer
 from holdfast.api.times import format_time
+from holdfast.local.workloads.job_indexes import INDEX, Indexes, index_of, with_index
+from holdfast.local.workloads.job_policies import (
+    FAIL_JOB,
+    counts_per_index,
+    fails_index,
+    failure_annotations,
+    failures_before,
+    match_failure,
+    matching_success_rule,
+)
 from holdfast.local.workloads.lister import (
     BURST,
     NORMAL,
@@ -24,7 +33,6 @@ from holdfast.local.workloads.lister import (
     Member,
     Raw,
     Ref,
-    annotations_of,
     is_going,
     with_metadata,
 )
@@ -39,81 +47,10 @@ from holdfast.local.workloads.pods import (
     with_condition,
 )
 
-INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-def index_of(pod: Raw) -> int | None:
-    return as_integer(annotations_of(pod).get(INDEX, ""))
-
-
-class Indexes:
-    """A set of completion indexes, kept as intervals (`0-2,4`): a Job may have two billion."""
-
-    def __init__(self, runs: Iterable[range] = ()) -> None:
-        self._runs: list[range] = []
-        for run in sorted(filter(len, runs), key=lambda each: each.start):
-            last = self._runs[-1] if self._runs else range(0)
-            if self._runs and run.start <= last.stop:
-                self._runs[-1] = range(last.start, max(last.stop, run.stop))
-            else:
-                self._runs.append(run)
-
-    @classmethod
-    def read(cls, text: str, below: int) -> Indexes:
-        """The numbers there may be; what is no number is passed over."""
-        runs = []
-        for part in filter(None, text.split(",")):
-            first, _, last = part.partition("-")
-            start, end = as_integer(first), as_integer(last or first)
-            if start is not None and end is not None:
-                runs.append(range(max(start, 0), min(end + 1, below)))
-        return cls(runs)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._runs))
-
-    def __str__(self) -> str:
-        return ",".join(f"{r.start}-{r.stop - 1}" if len(r) > 1 else f"{r.start}" for r in self._runs)
-
-    def and_also(self, numbers: Iterable[int]) -> Indexes:
-        return Indexes([*self._runs, *(range(number, number + 1) for number in numbers)])
-
-    def others(self, below: int) -> Iterator[int]:
-        """The numbers that are not among these, lowest first."""
-        start = 0
-        for run in self._runs:
-            yield from range(start, min(run.start, below))
-            start = run.stop
-        yield from range(start, below)
-
-
-def with_index(template: Raw, name: str, index: int) -> tuple[Raw, Raw]:
-    """The template with the completion index in its containers' environment, and further fields of
-    the pod spec.
-    """
-    variable = {
-        "name": "JOB_COMPLETION_INDEX",
-        "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}},
-    }
-    spec = template.get("spec") or {}
-
-    def with_index_variable(containers: list[Raw]) -> list[Raw]:
-        return [{**each, "env": [*(each.get("env") or ()), variable]} for each in containers]
-
-    parts = {
-        part: with_index_variable(spec[part])
-        for part in ("containers", "initContainers")
-        if spec.get(part)
-    }
-    return {**template, "spec": {**spec, **parts}}, {"hostname": f"{name}-{index}"}
-
-
-# Reconciliation
-
-
 SOURCE = "job-controller"
 TRACKING = "batch.kubernetes.io/job-tracking"
 BACKOFF_LIMIT = 6
+_COMPLETIONS_REACHED, _SUCCESS_POLICY = "CompletionsReached", "SuccessPolicy"
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0
 
 
@@ -121,12 +58,18 @@ _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0
 class _Pods:
     """A job's pods, counted."""
 
-    running: list[Member]
-    going: list[Member]
-    succeeded: int
-    failed: int
-    done: Indexes
-    """Numbers that are done, of an Indexed job."""
+    running: list[Member] = field(default_factory=list)
+    going: list[Member] = field(default_factory=list)
+    uncounted: list[Member] = field(default_factory=list)
+    """Pods that have ended, and have their finalizer still."""
+    succeeded: int = 0
+    failed: int = 0
+    done: Indexes = field(default_factory=Indexes)
+    """Indexes that are done, of an Indexed job."""
+    failed_indexes: Indexes = field(default_factory=Indexes)
+    """Indexes that are not tried again, with `backoffLimitPerIndex`."""
+    kept: dict[int, Member] = field(default_factory=dict)
+    """The last failed pod of each index that is to be tried again: it is not counted yet."""
 
 
 def finished(job: Raw) -> str:
@@ -141,19 +84,22 @@ def finished(job: Raw) -> str:
 def reconcile(view: Lister, ref: Ref, job: Raw, now: float) -> ActionOutcome:
     outcome = ActionOutcome()
     members = [*view.controlled(job["metadata"]["uid"], "Pod")]
-    pods = _count(job, members, outcome)
+    pods = _count(job, members)
     if finished(job):
+        _release(pods, outcome)
         for member in pods.running:
             outcome.actions.append(DeleteDependent(member[0], member[1]["metadata"]["uid"]))
         _expire(ref, job, now, outcome)
         return outcome
     if is_going(job):
+        _release(pods, outcome)
         return outcome
     status = {**(job.get("status") or {})}
     status["conditions"] = [*(status.get("conditions") or ())]
     _suspension(job, status, now, outcome)
     verdict = _verdict(job, pods, status, now)
     if verdict is not None:
+        pods.kept.clear()
         _end(job, pods, status, verdict, now, outcome)
     elif job["spec"].get("suspend"):
         _stop(job, pods.running, outcome)
@@ -162,40 +108,64 @@ def reconcile(view: Lister, ref: Ref, job: Raw, now: float) -> ActionOutcome:
         if deadline is not None:
             outcome.sync_again((moment(status.get("startTime")) or now) + deadline)
         _manage(view, ref, job, members, pods, now, outcome)
+    _release(pods, outcome)
     _write(ref, job, pods, status, outcome)
     return outcome
 
 
-def _count(job: Raw, members: list[Member], outcome: ActionOutcome) -> _Pods:
-    status = job.get("status") or {}
-    indexed = _indexed(job)
+def _count(job: Raw, members: list[Member]) -> _Pods:
+    status, below = job.get("status") or {}, _completions(job)
     pods = _Pods(
-        [],
-        [],
-        int(status.get("succeeded") or 0),
-        int(status.get("failed") or 0),
-        Indexes.read(status.get("completedIndexes") or "", below=_completions(job)),
+        succeeded=int(status.get("succeeded") or 0),
+        failed=int(status.get("failed") or 0),
+        done=Indexes.read(status.get("completedIndexes") or "", below),
+        failed_indexes=Indexes.read(status.get("failedIndexes") or "", below),
     )
-    newly_done: list[int] = []
     for ref, pod in members:
         if not ended(pod):
             (pods.going if is_going(pod) else pods.running).append((ref, pod))
-            continue
-        finalizers = pod["metadata"].get("finalizers") or []
-        if TRACKING not in finalizers:
-            continue  # counted before
-        if phase(pod) == "Failed":
-            pods.failed += 1
-        elif not indexed:
-            pods.succeeded += 1
-        elif (index := index_of(pod)) is not None and index < _completions(job):
-            newly_done.append(index)
-        kept = [each for each in finalizers if each != TRACKING]
-        outcome.update(ref, pod, with_metadata(pod, finalizers=kept))
-    if indexed:
-        pods.done = pods.done.and_also(newly_done)
-        pods.succeeded = len(pods.done)
+        elif TRACKING in (pod["metadata"].get("finalizers") or ()):
+            pods.uncounted.append((ref, pod))
+    succeeded = [pod for _, pod in pods.uncounted if phase(pod) != "Failed"]
+    failed = [(ref, pod) for ref, pod in pods.uncounted if phase(pod) == "Failed"]
+    pods.failed += sum(match_failure(job, pod).counts for _, pod in failed)
+    if not _indexed(job):
+        pods.succeeded += len(succeeded)
+        return pods
+    numbers = (index_of(pod) for pod in succeeded)
+    pods.done = pods.done.and_also(n for n in numbers if n is not None and n < below)
+    pods.succeeded = len(pods.done)
+    if counts_per_index(job):
+        _count_per_index(job, failed, pods, below)
     return pods
+
+
+def _count_per_index(job: Raw, failed: list[Member], pods: _Pods, below: int) -> None:
+    by_index: dict[int, list[Member]] = {}
+    for member in failed:
+        index = index_of(member[1])
+        if index is not None and index < below:
+            by_index.setdefault(index, []).append(member)
+    pods.failed_indexes = pods.failed_indexes.and_also(
+        index
+        for index, there in by_index.items()
+        if index not in pods.done and any(fails_index(job, pod) for _, pod in there)
+    )
+    active = {index_of(pod) for _, pod in pods.running}
+    pods.kept = {
+        index: max(there, key=lambda each: (failures_before(each[1]), _end_of(each[1])))
+        for index, there in by_index.items()
+        if index not in active and index not in pods.done and index not in pods.failed_indexes
+    }
+
+
+def _release(pods: _Pods, outcome: ActionOutcome) -> None:
+    """Removes the finalizer of pods that are counted."""
+    kept = {ref for ref, _ in pods.kept.values()}
+    for ref, pod in pods.uncounted:
+        if ref not in kept:
+            finalizers = [each for each in pod["metadata"]["finalizers"] if each != TRACKING]
+            outcome.update(ref, pod, with_metadata(pod, finalizers=finalizers))
 
 
 def _indexed(job: Raw) -> bool:
@@ -213,10 +183,20 @@ def _parallelism(job: Raw) -> int:
     return 1 if parallelism is None else int(parallelism)
 
 
-def _verdict(job: Raw, pods: _Pods, status: Raw, now: float) -> tuple[str, str, str] | None:
+_Verdict = tuple[str, str, str]
+"""Complete or Failed, the reason and the message."""
+
+
+def _verdict(job: Raw, pods: _Pods, status: Raw, now: float) -> _Verdict | None:
     spec = job["spec"]
+    for _, pod in pods.uncounted:
+        match = match_failure(job, pod) if phase(pod) == "Failed" else None
+        if match is not None and match.action == FAIL_JOB:
+            return "Failed", "PodFailurePolicy", match.message
     limit = spec.get("backoffLimit")
-    if pods.failed > (BACKOFF_LIMIT if limit is None else limit):
+    if limit is None:
+        limit = BACKOFF_LIMIT if not counts_per_index(job) else pods.failed
+    if pods.failed > limit:
         return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     started, deadline = moment(status.get("startTime")), spec.get("activeDeadlineSeconds")
     if deadline is not None and started is not None and now - started >= deadline:
@@ -225,16 +205,28 @@ def _verdict(job: Raw, pods: _Pods, status: Raw, now: float) -> tuple[str, str, 
         done = pods.succeeded > 0 and not pods.running and not pods.going
     else:
         done = pods.succeeded >= _completions(job)
-    if done:
-        return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-    return None
+    found = _index_verdict(job, pods) if _indexed(job) else None
+    if found is None and done:
+        return "Complete", _COMPLETIONS_REACHED, "Reached expected number of succeeded pods"
+    return found
+
+
+def _index_verdict(job: Raw, pods: _Pods) -> _Verdict | None:
+    failed, most = len(pods.failed_indexes), job["spec"].get("maxFailedIndexes")
+    if most is not None and failed > most:
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return "Failed", "MaxFailedIndexesExceeded", message
+    if failed and failed + pods.succeeded >= _completions(job):
+        return "Failed", "FailedIndexes", "Job has failed indexes"
+    rule = matching_success_rule(job, pods.done, _completions(job))
+    return None if rule is None else ("Complete", _SUCCESS_POLICY, f"Matched rules at index {rule}")
 
 
 def _end(
     job: Raw,
     pods: _Pods,
     status: Raw,
-    verdict: tuple[str, str, str],
+    verdict: _Verdict,
     now: float,
     outcome: ActionOutcome,
 ) -> None:
@@ -253,8 +245,9 @@ def _end(
         status["completionTime"] = stamp
         outcome.actions.append(EmitEvent(job, NORMAL, "Completed", "Job completed", SOURCE))
     else:
-        pods.failed += len(pods.running)
         outcome.actions.append(EmitEvent(job, WARNING, reason, message, SOURCE))
+    if reason != _COMPLETIONS_REACHED:
+        pods.failed += len(pods.running)
     pods.running.clear()
     outcome.sync_again(_expiry(job, stamp))
 
@@ -301,12 +294,14 @@ def _manage(
         _stop(job, youngest[:surplus], outcome)
         return
     # A terminating pod is replaced at once, unless the job waits for it to be gone.
-    waited_for = pods.going if job["spec"].get("podReplacementPolicy") == "Failed" else []
+    spec = job["spec"]
+    replaces_failed = spec.get("podReplacementPolicy") == "Failed" or spec.get("podFailurePolicy")
+    waited_for = pods.going if replaces_failed else []
     missing = wanted - len(pods.running) - len(waited_for)
     if missing <= 0:
         return
-    until = _backed_off_until(members) if view.waits else 0.0
-    if until > now:
+    until = _backed_off_until(job, members) if view.waits else 0.0
+    if until > now and not counts_per_index(job):
         outcome.sync_again(until)
         return
     missing = min(missing, BURST)
@@ -314,8 +309,16 @@ def _manage(
         outcome.actions += [CreateDependent(_pod(job, None), ref) for _ in range(missing)]
         return
     taken = {index_of(pod) for _, pod in (*pods.running, *waited_for)}
-    free = (index for index in pods.done.others(_completions(job)) if index not in taken)
-    outcome.actions += [CreateDependent(_pod(job, index), ref) for index in islice(free, missing)]
+    over = pods.done.joined(pods.failed_indexes)
+    free = (index for index in over.others(_completions(job)) if index not in taken)
+    for index in islice(free, missing):
+        kept = pods.kept.get(index)
+        until = _index_backed_off_until(kept[1]) if kept is not None and view.waits else 0.0
+        if until > now:
+            outcome.sync_again(until)
+            continue
+        pod = _pod(job, index, kept[1] if kept is not None else None)
+        outcome.actions.append(CreateDependent(pod, ref))
 
 
 def _stop(job: Raw, members: list[Member], outcome: ActionOutcome) -> None:
@@ -328,9 +331,14 @@ def _stop(job: Raw, members: list[Member], outcome: ActionOutcome) -> None:
         outcome.actions.append(EmitEvent(job, NORMAL, "SuccessfulDelete", message, SOURCE))
 
 
-def _backed_off_until(members: list[Member]) -> float:
-    """When the next pod may be created: the delay doubles with each failure until a pod succeeds."""
-    ends = sorted((_end_of(pod), phase(pod)) for _, pod in members if ended(pod))
+def _backed_off_until(job: Raw, members: list[Member]) -> float:
+    """When the next pod may be created: the delay doubles with each failure until a pod succeeds.
+    Failures that the failure policy ignores do not delay it."""
+    ends = sorted(
+        (_end_of(pod), phase(pod))
+        for _, pod in members
+        if ended(pod) and (phase(pod) != "Failed" or match_failure(job, pod).counts)
+    )
     failures = 0
     for _, how in reversed(ends):
         if how != "Failed":
@@ -338,7 +346,15 @@ def _backed_off_until(members: list[Member]) -> float:
         failures += 1
     if not failures:
         return 0.0
-    return ends[-1][0] + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures - 1, 16))
+    return ends[-1][0] + _delay(failures)
+
+
+def _index_backed_off_until(last: Raw) -> float:
+    return _end_of(last) + _delay(failures_before(last) + 1)
+
+
+def _delay(failures: int) -> float:
+    return min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures - 1, 16))
 
 
 def _end_of(pod: Raw) -> float:
@@ -354,7 +370,8 @@ def _end_of(pod: Raw) -> float:
     return moment((found or {}).get("lastTransitionTime")) or created(pod)
 
 
-def _pod(job: Raw, index: int | None) -> Raw:
+def _pod(job: Raw, index: int | None, replaced: Raw | None = None) -> Raw:
+    """A pod of the Job; `replaced` is the failed pod of the index before it."""
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     labels = {
         "batch.kubernetes.io/controller-uid": uid,
@@ -367,11 +384,12 @@ def _pod(job: Raw, index: int | None) -> Raw:
         return from_template(job, template, labels=labels, finalizers=(TRACKING,))
     template, more = with_index(template, name, index)
     marks = {INDEX: str(index)}
+    failures = failure_annotations(job, replaced) if counts_per_index(job) else {}
     pod = from_template(
         job,
         template,
         labels=labels | marks,
-        annotations=marks,
+        annotations=marks | failures,
         spec=more,
         finalizers=(TRACKING,),
     )
@@ -379,16 +397,19 @@ def _pod(job: Raw, index: int | None) -> Raw:
 
 
 def _write(ref: Ref, job: Raw, pods: _Pods, status: Raw, outcome: ActionOutcome) -> None:
+    not_counted = sum(match_failure(job, pod).counts for _, pod in pods.kept.values())
     counts = {
         "active": len(pods.running),
         "ready": sum(ready(pod) for _, pod in pods.running),
         "terminating": len(pods.going),
         "succeeded": pods.succeeded,
-        "failed": pods.failed,
+        "failed": pods.failed - not_counted,
         "completedIndexes": str(pods.done) if _indexed(job) else "",
     }
     merged = {**status, **counts}
     kept = {key: value for key, value in merged.items() if value or key in ("ready", "terminating")}
+    if counts_per_index(job):
+        kept["failedIndexes"] = str(pods.failed_indexes)
     outcome.update(ref, job, {**job, "status": kept})
 
 
