@@ -176,3 +176,67 @@ def test_an_update(case: str) -> None:
     assert _nodes(cluster) == ["n1", "n2", "n3"]
     status = cluster.get("DaemonSet", "agent")["status"]
     assert status.get("updatedNumberScheduled", 0) == (3 if last == "b" else 0)
+
+
+def _surging(surge: int | str, **spec: Any) -> Cluster:
+    rolling = {"maxSurge": surge, "maxUnavailable": 0}
+    cluster = _cluster(updateStrategy={"rollingUpdate": rolling}, **spec)
+    cluster.patch("DaemonSet", "agent", template=image(cluster.get("DaemonSet", "agent"), "b"))
+    cluster.settle()
+    return cluster
+
+
+def _images(cluster: Cluster) -> list[str]:
+    """Node and image of each pod."""
+    return sorted(
+        f"{pod['spec'].get('nodeName') or _target(pod)} {pod['spec']['containers'][0]['image']}"
+        for pod in cluster.pods()
+    )
+
+
+@pytest.mark.parametrize(("surge", "more"), [(1, 1), (2, 2), ("50%", 2), ("100%", 3)])
+def test_with_max_surge_new_pods_run_before_old_ones_go(surge: int | str, more: int) -> None:
+    cluster = _surging(surge)
+    most = 0
+    for _ in range(10):
+        waiting = [pod for pod in cluster.pods() if pod["status"]["phase"] == "Pending"]
+        most = max(most, len(waiting))
+        assert cluster.get("DaemonSet", "agent")["status"]["numberAvailable"] == 3
+        if not waiting:
+            break
+        cluster.run(waiting[0]["metadata"]["name"], node=_target(waiting[0]))
+    assert most == more
+    assert _images(cluster) == ["n1 b", "n2 b", "n3 b"]
+    assert cluster.get("DaemonSet", "agent")["status"]["updatedNumberScheduled"] == 3
+
+
+def test_with_max_surge_an_old_pod_goes_once_the_new_one_is_available() -> None:
+    cluster = _surging(1, minReadySeconds=5)
+    # The old pods are not available yet, so each is replaced at once.
+    assert _images(cluster) == ["n1 a", "n1 b", "n2 a", "n2 b", "n3 a", "n3 b"]
+    cluster = _cluster(updateStrategy={"rollingUpdate": {"maxSurge": 1}}, minReadySeconds=5)
+    cluster.advance(5)
+    cluster.patch("DaemonSet", "agent", template=image(cluster.get("DaemonSet", "agent"), "b"))
+    cluster.settle()
+    _place(cluster)
+    both = ["n1 a", "n1 b", "n2 a", "n3 a"]
+    cluster.advance(4)
+    assert _images(cluster) == both
+    cluster.advance(1)
+    assert _images(cluster) == ["n1 b", "n2 a", "n2 b", "n3 a"]
+
+
+def test_with_max_surge_an_old_pod_that_is_not_ready_goes_at_once() -> None:
+    cluster = _surging(1)
+    old = next(pod for pod in cluster.pods() if pod["spec"].get("nodeName") == "n1")
+    cluster._status(old["metadata"]["name"], "Running", "n1", "False")
+    cluster.settle()
+    assert _images(cluster) == ["n1 b", "n2 a", "n2 b", "n3 a"]
+
+
+def test_with_max_surge_pods_on_excluded_nodes_go_as_others_become_available() -> None:
+    cluster = _cluster(updateStrategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+    cluster.patch("Node", "n1", taints=[_taint("NoSchedule")])
+    cluster.patch("DaemonSet", "agent", template=image(cluster.get("DaemonSet", "agent"), "b"))
+    cluster.settle()
+    assert _images(cluster) == ["n2 a", "n2 b", "n3 a"]

@@ -1,12 +1,13 @@
 """The DaemonSet controller: one pod for each eligible node.
 
 A pod is pinned to its node by node affinity and placed by the scheduler like any other. In an update
-the old pod of a node is deleted before the new one is created; `maxSurge` is not supported.
+the old pod of a node is deleted before the new one is created; with `maxSurge` the new one is created
+first, and the old one is deleted once the new one is available.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from holdfast.api import names
 from holdfast.api.affinity import NodeAffinity, Taint, Toleration
@@ -80,6 +81,17 @@ class _NodeMatcher:
 
 
 @dataclass(slots=True)
+class _NodePods:
+    """The pods that stay on a node for now."""
+
+    node: str
+    should_run: bool
+    old: Member | None = None
+    """A pod of a former template; next to a new one only with `maxSurge`."""
+    new: Member | None = None
+
+
+@dataclass(slots=True)
 class _Counts:
     desired: int = 0
     current: int = 0
@@ -87,8 +99,19 @@ class _Counts:
     ready: int = 0
     available: int = 0
     updated: int = 0
-    outdated: list[tuple[Member, bool]] = field(default_factory=list)
-    """Pods of a former template, and whether they are available."""
+
+
+class _Availability:
+    """Whether a pod has been ready long enough."""
+
+    def __init__(self, min_ready: float, now: float, outcome: ActionOutcome) -> None:
+        self._min_ready, self._now, self._outcome = min_ready, now, outcome
+
+    def __call__(self, member: Member | None) -> bool:
+        at = available_at(member[1], self._min_ready) if member is not None else None
+        if at is not None and at > self._now:
+            self._outcome.sync_again(at)
+        return at is not None and at <= self._now
 
 
 def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
@@ -102,82 +125,134 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
     in_use = {labels_of(pod).get(REVISION_LABEL, "") for _, pod in members}
     digest = recorded(view, ref, owner, in_use, outcome).digest
     matcher = _NodeMatcher(template.get("spec") or {})
+    available = _Availability(view.min_ready(owner), now, outcome)
     managed, counts = not is_going(owner), _Counts()
+    rolled: list[_NodePods] = []
+    vacant: list[str] = []
     for node in sorted(view.objects.scan("", "Node"), key=lambda each: str(each["metadata"]["name"])):
         name = node["metadata"]["name"]
         there = by_node.pop(name, [])
         should_run, may_stay = matcher.judge(node)
-        kept = _on_node(owner, there, may_stay, managed, outcome)
+        kept = _on_node(owner, there if may_stay else [], digest, available)
+        for member in there if managed else ():
+            if member not in kept:
+                _delete(owner, member, outcome)
         if should_run:
             counts.desired += 1
-            _count(kept, view.min_ready(owner), digest, now, counts, outcome)
-            if not kept and managed and not any(is_going(pod) for _, pod in there):
-                pod = _pod(owner, template, name, digest, matcher.tolerations)
-                outcome.actions.append(CreateDependent(pod, ref))
+            _count(kept[:1], digest, available, counts)
+            if not kept and not any(is_going(pod) for _, pod in there):
+                vacant.append(name)
         elif kept:
             counts.misscheduled += 1
+        rolled.append(_by_template(name, should_run, kept, digest))
     for there in by_node.values() if managed else ():
         for member in there:  # their node is gone
             _delete(owner, member, outcome)
     if managed:
-        _roll(owner, counts, outcome)
+        for name in (*vacant, *_roll(owner, rolled, counts, available, outcome)):
+            pod = _pod(owner, template, name, digest, matcher.tolerations)
+            outcome.actions.append(CreateDependent(pod, ref))
     _report(ref, owner, counts, outcome)
     return outcome
 
 
-def _on_node(
-    owner: Raw, there: list[Member], may_stay: bool, managed: bool, outcome: ActionOutcome
-) -> list[Member]:
-    """The pod that stays on the node, if any; the others are deleted."""
-    alive = [member for member in there if not is_going(member[1])]
-    kept = [member for member in alive if may_stay and not ended(member[1])]
-    kept = sorted(kept, key=lambda each: (not each[1]["spec"].get("nodeName"), created(each[1])))[:1]
-    for member in alive if managed else ():
-        if member not in kept:
-            _delete(owner, member, outcome)
-    return kept
+def _on_node(owner: Raw, there: list[Member], digest: str, available: _Availability) -> list[Member]:
+    """The pods that stay on the node, oldest first: one, or with `maxSurge` one of the present and one
+    of a former template until the new one can replace it."""
+    alive = [member for member in there if not is_going(member[1]) and not ended(member[1])]
+    alive.sort(key=lambda each: (not each[1]["spec"].get("nodeName"), created(each[1])))
+    if len(alive) < 2 or not _bound(owner, "maxSurge", 1):
+        return alive[:1]
+    found = _by_template("", True, alive, digest)
+    if found.old is None or found.new is None:
+        return alive[:1]
+    if not ready(found.old[1]) or available(found.new):
+        return [found.new]
+    return [member for member in alive if member in (found.old, found.new)]
 
 
-def _count(
-    kept: list[Member],
-    min_ready: float,
-    digest: str,
-    now: float,
-    counts: _Counts,
-    outcome: ActionOutcome,
-) -> None:
+def _by_template(node: str, should_run: bool, kept: list[Member], digest: str) -> _NodePods:
+    found = _NodePods(node, should_run)
     for member in kept:
-        pod = member[1]
-        counts.current += 1
-        counts.ready += ready(pod)
-        at = available_at(pod, min_ready)
-        available = at is not None and at <= now
-        counts.available += available
-        if at is not None and not available:
-            outcome.sync_again(at)
-        if labels_of(pod).get(REVISION_LABEL) == digest:
-            counts.updated += 1
+        if labels_of(member[1]).get(REVISION_LABEL) == digest:
+            found.new = found.new or member
         else:
-            counts.outdated.append((member, available))
+            found.old = found.old or member
+    return found
 
 
-def _roll(owner: Raw, counts: _Counts, outcome: ActionOutcome) -> None:
-    """Deletes pods of old templates, at most as many at a time as may be unavailable."""
-    strategy = owner["spec"].get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return
-    given = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
-    try:
-        limit = scaled_value(given, counts.desired, round_up=True)
-    except MalformedText:
-        limit = 1
-    may_go = max(1, limit) - (counts.desired - counts.available)
-    for member, available in counts.outdated:
-        if available:
+def _count(kept: list[Member], digest: str, available: _Availability, counts: _Counts) -> None:
+    for member in kept:
+        counts.current += 1
+        counts.ready += ready(member[1])
+        counts.available += available(member)
+        counts.updated += labels_of(member[1]).get(REVISION_LABEL) == digest
+
+
+def _roll(
+    owner: Raw,
+    nodes: list[_NodePods],
+    counts: _Counts,
+    available: _Availability,
+    outcome: ActionOutcome,
+) -> list[str]:
+    """Deletes pods of former templates that may go. Returns nodes that get a new pod beside them."""
+    if (owner["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+        return []
+    unavailable = _bound(owner, "maxUnavailable", counts.desired)
+    surge = _bound(owner, "maxSurge", counts.desired)
+    if surge:
+        return _surge(owner, nodes, surge, counts.desired - unavailable, available, outcome)
+    may_go = max(1, unavailable) - (counts.desired - counts.available)
+    for each in nodes:
+        if each.old is None or not each.should_run:
+            continue
+        if available(each.old):
             if may_go <= 0:
                 continue
             may_go -= 1
-        _delete(owner, member, outcome)
+        _delete(owner, each.old, outcome)
+    return []
+
+
+def _surge(
+    owner: Raw,
+    nodes: list[_NodePods],
+    surge: int,
+    needed: int,
+    available: _Availability,
+    outcome: ActionOutcome,
+) -> list[str]:
+    """Where new pods are created: beside old pods that are not available, and beside as many others as
+    `maxSurge` allows. Pods on nodes that are no longer eligible go while `needed` others are available.
+    """
+    spare = sum(available(each.old) or available(each.new) for each in nodes) - needed
+    surge -= sum(each.old is not None and each.new is not None for each in nodes)
+    chosen = []
+    for each in nodes:
+        if each.old is None or each.new is not None:
+            continue
+        if not each.should_run:
+            is_available = available(each.old)
+            if not is_available or spare > 0:
+                spare -= is_available
+                _delete(owner, each.old, outcome)
+        elif not available(each.old):
+            chosen.append(each.node)
+        elif surge > 0:
+            surge -= 1
+            chosen.append(each.node)
+    return chosen
+
+
+def _bound(owner: Raw, name: str, desired: int) -> int:
+    """`maxUnavailable` or `maxSurge` as a number of pods, rounded up."""
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    default = 1 if name == "maxUnavailable" else 0
+    try:
+        return scaled_value(rolling.get(name, default), desired, round_up=True)
+    except MalformedText:
+        return default
 
 
 def _pod(owner: Raw, template: Raw, node: str, digest: str, tolerations: list[Raw]) -> Raw:
