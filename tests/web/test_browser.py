@@ -135,6 +135,8 @@ def test_a_pending_pod_is_explained_on_click(page: Page) -> None:
     text = explanation.inner_text()
     assert "Insufficient cpu" in text
     assert "holdfast explain pod huge -n default" in text
+    line = "a => getComputedStyle(a).textDecorationLine"
+    assert explanation.locator("td a").first.evaluate(line) == "underline", "it stands amid text"
     page.get_by_role("button", name="Close details").click()
     until(page, "document.getElementById('details').hidden")
 
@@ -341,6 +343,8 @@ def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> No
             page.goto(f"{page.url.partition('#')[0]}#/{target}")
             if "/" in target:
                 page.locator("#details h3, #details dl").first.wait_for()
+            if target.endswith("huge"):
+                page.locator("#explanation").wait_for(timeout=60_000)
             assert violations(page) == [], target
         page.keyboard.press("?")
         assert violations(page) == [], "dialog"
