@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.scenarios import NODE, joined, pod_text, reservation_text, simulate
+from harness.scenarios import joined, pod_text, reservation_text, simulate
 from holdfast.sim.report import write_report
 from web.browser import browser, chromium, violations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 SCENARIO = joined(
-    NODE,
+    """{apiVersion: v1, kind: Node, metadata: {name: n1},
+        status: {allocatable: {cpu: "4", memory: 8Gi}}}""",
     pod_text("web", "2", runs_for="30s", metadata={"labels": {"app": "r"}}, at="10s"),
     pod_text("next", "3", at="15s"),
     pod_text("big", "9"),
@@ -77,4 +78,7 @@ def test_the_slider_shows_a_moment(chrome: "Browser", folder: Path) -> None:
     page.keyboard.press("End")
     page.locator("#now", has_text="1m").wait_for()
     assert "1 pod" in page.locator("#nodes").inner_text()
+    totals = page.locator("#totals").inner_text()
+    assert "cpu" in totals
+    assert "memory" not in totals, "no pod requests it"
     page.close()

@@ -202,7 +202,8 @@
     const parts = [`${Math.round(total("pods running", i))} pods running`, `${Math.round(total("pods pending", i))} pending`, `${Math.round(total("nodes", i))} nodes`];
     for (const resource of data.resources) {
       const capacity = total(`${resource} capacity`, i);
-      if (!capacity) continue;
+      const isAsked = [`${resource} requested`, ...data.kinds.map((kind) => `${resource} held ${kind}`)].some((name) => data.series[name]);
+      if (!capacity || !isAsked) continue;
       const held = data.kinds.reduce((sum, kind) => sum + total(`${resource} held ${kind}`, i), 0);
       const percent = (value) => `${Math.round((100 * value) / capacity)}%`;
       parts.push(`${resource} ${percent(total(`${resource} requested`, i))} requested` + (held ? `, ${percent(held)} held unused` : ""));
