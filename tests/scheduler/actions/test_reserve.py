@@ -295,6 +295,26 @@ def test_a_gang_is_held_capacity_for_as_a_whole() -> None:
     ]
 
 
+def test_a_gang_is_not_started_while_its_min_resources_are_not_free() -> None:
+    """Its two pods fit at once, but the job is not admitted."""
+    given = [node("n1", 8), pod_group("g", 2, minResources={"cpu": "9"}), *gang("g", 2)]
+    played = play(given, config=actions(**AFTER), until=100)
+    assert not holds(played) and played.times("g-0") == [None]
+
+
+def test_nothing_is_held_for_a_gang_that_is_not_admitted_with_it() -> None:
+    given = [*full("n1", 2, 30, 30), pod_group("g", 2, minResources={"cpu": "9"}), *gang("g", 2)]
+    played = play(given, config=actions(**AFTER), until=20)
+    assert not holds(played)
+
+
+def test_capacity_is_held_for_a_gang_whose_min_resources_it_makes_free() -> None:
+    given = [*full("n1", 2, 30, 30), pod_group("g", 2, minResources={"cpu": "2"}), *gang("g", 2)]
+    smalls = [pod(f"small-{i}", 1, at="1s", runs_for="30s") for i in range(3)]
+    played = play(given, smalls, config=actions(**AFTER))
+    assert played.times("g-0") == played.times("g-1") == [30]
+
+
 def test_of_a_gang_nothing_is_held_unless_all_of_it_can_be() -> None:
     given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), pod_group("g", 3), *gang("g", 3, 2)]
     config = actions(**AFTER, reservedNodePercent=100)

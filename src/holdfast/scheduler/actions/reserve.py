@@ -278,6 +278,12 @@ class Reserve(Action):
             self._closed_rows |= set(next(filter(None, taken), ()))
             self._emit_cannot_reserve(round_, unit, tasks)
             return False
+        if lacking := round_.gangs.would_lack(jobs, [pod for pod, _ in plan.held]):
+            # The job is not admitted, so that it must neither start nor keep capacity from others.
+            plan.statement.discard()
+            text = f"its minResources are not free: {', '.join(lacking)}; no capacity was reserved"
+            self._emit_refused(round_, unit, text)
+            return False
         self._refused.pop(unit.key, None)
         if plan.ready:
             for _, pod in plan.statement.assumed:
@@ -342,6 +348,9 @@ class Reserve(Action):
             text = self._why_not_now(round_, unit, tasks)
         else:
             text = f"{misfit.ref} does not fit any node even when empty; no capacity was reserved"
+        self._emit_refused(round_, unit, text)
+
+    def _emit_refused(self, round_: Round, unit: Unit, text: str) -> None:
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
             round_.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))

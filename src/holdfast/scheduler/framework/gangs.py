@@ -9,7 +9,7 @@ one at a time. Members of a PodGroup of `scheduling.k8s.io` are all tried at onc
 does, and in one topology domain if it names a topology key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -581,7 +581,12 @@ class Gangs:
         ready = all(job.is_ready for job in jobs)
         return ready and not any(self._lacking_resources(job) for job in jobs)
 
-    def _lacking_resources(self, job: Job) -> list[str]:
+    def would_lack(self, jobs: list[Job], held: Collection[PodRecord]) -> list[str]:
+        """The resources of which too little for `minResources` is free, also once capacity is held for
+        these members."""
+        return [name for job in jobs for name in self._lacking_resources(job, held)]
+
+    def _lacking_resources(self, job: Job, held: Collection[PodRecord] = ()) -> list[str]:
         """The resources of which less is free than the job's `minResources` require."""
         if job.group is None or not job.group.spec.min_resources:
             return []
@@ -600,6 +605,7 @@ class Gangs:
             alive = nodes.alive[: nodes.size]
             free = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
             own = sum(pod.cls.request(slot) for pod in job.placed())
+            own += sum(pod.cls.request(slot) for pod in held if pod.job == job.name)
             own += self._cluster.jobs.held_for(job, slot)
             if own + int(np.maximum(free[alive], 0).sum()) < needed:
                 lacking.append(name)
