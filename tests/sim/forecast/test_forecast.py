@@ -56,6 +56,29 @@ def test_an_unknown_end_is_an_unknown_start_and_the_pod_is_named() -> None:
     assert ESTIMATE in found.needs[0].remedy
 
 
+def test_a_pod_that_is_required_by_affinity_is_not_waited_for() -> None:
+    """Without the pod that it must be beside, it would start nowhere."""
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "cache"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cache = running(pod("cache", 1))
+    cache["metadata"]["labels"] = {"app": "cache"}
+    nodes = [node("n1"), node("n2")]
+    for each in nodes:
+        each["metadata"]["labels"] = {"host": each["metadata"]["name"]}
+    found = answer([*nodes, cache, running(pod("big", 3)), pod("b", 2, affinity=affinity)], "b")
+    assert found.status is StartStatus.UNKNOWN
+    assert [each.object for each in found.needs] == ["Pod/default/big"]
+
+
+def test_a_schedule_without_a_start_is_never_due() -> None:
+    schedule = every_minute(4)
+    schedule["spec"]["schedule"] = "0 18 31 2 *"
+    for name in (None, "minutely"):
+        (found,) = asked([node(), schedule], "reservationschedule", name).starts
+        assert found.status is StartStatus.NEVER
+        assert found.message == "'0 18 31 2 *' has no start within 5 years"
+
+
 def test_a_pod_with_a_known_end_is_waited_for_rather_than_one_without() -> None:
     objects = [
         node("n1"),

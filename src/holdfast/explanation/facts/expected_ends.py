@@ -14,8 +14,9 @@ from holdfast.explanation.facts.holders import kind_of_holder
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.phrases import duration_text
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.jobs.estimates import ENDLESS_OWNERS
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
@@ -47,12 +48,12 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
     for entry in cluster.ledger.reservations.on(row):
         reservation = entry.reservation
         is_hold = kind_of_holder(snapshot, reservation) != "Reservation"
-        if entry.pod.uid in own or reservation.expires is None or is_hold:
+        if entry.pod.uid in own or is_hold:
             continue
-        if reservation.expires > snapshot.now:
+        if (end := reservation_end(snapshot, reservation)) is not None:
             changes = (delete(RESERVATION, reservation.name),)
             name = f"reservation {reservation.name}"
-            found.append(ExpectedEnd(reservation.expires, name, changes, dict(entry.remaining)))
+            found.append(ExpectedEnd(end, name, changes, dict(entry.remaining)))
     for planned in plans_on(snapshot, pod, row):
         # Without Evict, pods that use it may stay; and a schedule plans the next one meanwhile.
         evicts = planned.reservation.calendar.at_end == AtEnd.EVICT
@@ -61,6 +62,19 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
             name = f"reservation {planned.reservation.name}"
             found.append(ExpectedEnd(planned.end, name, changes, dict(planned.amounts)))
     return sorted(found, key=lambda each: (each.time, each.name))
+
+
+def reservation_end(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> float | None:
+    """When a reservation on a node expires; or, of one that is preempted by another, when the last pod
+    that uses it ends. None if neither is known."""
+    reservations, expires = snapshot.cluster.reservations, reservation.expires
+    found = [expires] if expires is not None and expires > snapshot.now else []
+    if reservation.uid in reservations.preempted:
+        ends = [expected_end(snapshot, each) for each in reservations.allocated_pods(reservation)]
+        known = [end for end in ends if end is not None]
+        if len(known) == len(ends):
+            found.append(max(known, default=snapshot.now))
+    return min(found, default=None)
 
 
 def ended_pod(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ObjectChange]:
@@ -96,8 +110,10 @@ def schedule_of(snapshot: ClusterSnapshot, planned: PlannedReservation) -> Raw |
 
 
 def expected_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:
-    """When the pod should end, by its run-time estimate or its deletion; None if that is unknown."""
-    end = snapshot.cluster.jobs.estimates.expected_end(pod)
+    """When the pod should end, by its run-time estimate or its deletion; None if that is unknown, or if
+    it does not end by itself: its controller would create it again."""
+    is_endless = any(each.controller and each.kind in ENDLESS_OWNERS for each in pod.cls.owners)
+    end = None if is_endless else snapshot.cluster.jobs.estimates.expected_end(pod)
     if pod.cls.terminating:
         deadline = deletion_deadline(snapshot.find(POD, pod.name, pod.namespace))
         if deadline is not None and deadline > snapshot.now:

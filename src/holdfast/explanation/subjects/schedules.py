@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.api.cron import CronError
+from holdfast.api.cron import CronError, never_due_text
 from holdfast.api.errors import DurationError
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLDFAST_API
@@ -41,12 +41,15 @@ def explain_schedule(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         if each.get("status") == "False" and each.get("message")
     ]
     reports = [(found.name, explain_reservation(snapshot, each)) for each, found in going]
-    if not reports and not status and not spec.get("suspend"):
+    if (never := _never_due(snapshot, raw)) and not spec.get("suspend"):
+        texts = [*(each for each in texts if never not in each), f"It makes no reservations: {never}."]
+        report.phase = "NeverDue"
+    elif not reports and not status and not spec.get("suspend"):
         texts.append("No scheduler has seen it yet: it has no status.")
         _first_occurrence(snapshot, raw, report, texts)
     elif not reports:
         texts.append("No reservation of it is planned or in use.")
-    else:
+    if reports:
         of, first = next((each for each in reports if each[1].advice), reports[0])
         texts.append(f"Reservation {of}: {first.summary}")
         report.details, report.advice = first.details, first.advice
@@ -57,6 +60,16 @@ def explain_schedule(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     return report
 
 
+def _never_due(snapshot: ClusterSnapshot, raw: Raw) -> str:
+    """That the schedule has no start; empty if it has one, or is invalid."""
+    try:
+        schedule = msgspec.convert(raw, ReservationSchedule)
+        is_due = starts_of(schedule).next_after(snapshot.now) is not None
+    except (CronError, msgspec.ValidationError):
+        return ""
+    return "" if is_due else never_due_text(schedule.spec.schedule)
+
+
 def _first_occurrence(snapshot: ClusterSnapshot, raw: Raw, report: Report, texts: list[str]) -> None:
     """When a schedule that no scheduler has seen would first start, and why that would not work. What
     would help is not advised: there is no reservation to change."""
@@ -64,8 +77,7 @@ def _first_occurrence(snapshot: ClusterSnapshot, raw: Raw, report: Report, texts
         schedule = msgspec.convert(raw, ReservationSchedule)
         starts = starts_of(schedule)
         start = starts.next_after(snapshot.now)
-        if start is None:
-            return
+        assert start is not None
         made: Raw = msgspec.to_builtins(occurrence(schedule, start, starts))
     except (CronError, DurationError, msgspec.ValidationError) as error:
         texts.append(f"It is invalid: {error}.")

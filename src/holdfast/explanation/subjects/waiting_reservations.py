@@ -6,7 +6,12 @@ from collections.abc import Iterable
 from holdfast.api.plurals import number_of
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.smaller_requests import resize
-from holdfast.explanation.facts.expected_ends import ended_pod, expected_ends, overrun_text
+from holdfast.explanation.facts.expected_ends import (
+    ended_pod,
+    expected_end,
+    expected_ends,
+    overrun_text,
+)
 from holdfast.explanation.phrases import amounts_text, in_time, named_pods
 from holdfast.explanation.repairs.repair import EVICT, WAIT, Repair, edits_migration, repair
 from holdfast.explanation.report import Advice, Report, few
@@ -50,7 +55,7 @@ def explain_waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, rep
             f"its capacity is expected to be free at {format_time(start)} "
             f"({in_time(start, snapshot.now)})"
         )
-    elif pods:
+    elif pods and any(expected_end(snapshot, pod) is None for pod in pods):
         overdue = any(overrun_text(snapshot, pod) for pod in pods)
         why = "pods have run longer than estimated" if overdue else "pods lack run-time estimates"
         report.details.append(f"when its capacity becomes free is unknown: {why}")
@@ -89,7 +94,6 @@ def _in_the_way(
     """The pods on its node that have some of what is short, the first that should end first."""
     cluster, entry = snapshot.cluster, reservation.entry
     assert entry is not None
-    ends = cluster.jobs.estimates.expected_end
     found = [
         pod
         for pod in cluster.ledger.pods.get(entry.row, {}).values()
@@ -101,17 +105,19 @@ def _in_the_way(
             or not short
         )
     ]
-    return sorted(found, key=lambda pod: (ends(pod) or float("inf"), pod.cls.priority, pod.name))
+    ends = {pod.uid: expected_end(snapshot, pod) or float("inf") for pod in found}
+    return sorted(found, key=lambda pod: (ends[pod.uid], pod.cls.priority, pod.name))
 
 
 def _pod_lines(snapshot: ClusterSnapshot, pods: list[PodRecord], short: Amounts) -> list[str]:
-    ends, found = snapshot.cluster.jobs.estimates.expected_end, []
+    found = []
     for pod in pods[:_PODS]:
         has = {slot: amount for slot, amount in pod.cls.usage if slot in short}
-        end = ends(pod)
+        end = expected_end(snapshot, pod)
         when = overrun_text(snapshot, pod).replace("has", "it has", 1) or "end unknown"
         if end is not None:
-            when = f"expected to end {in_time(end, snapshot.now)}"
+            being = "it is being deleted, and " if pod.cls.terminating else ""
+            when = f"{being}expected to end {in_time(end, snapshot.now)}"
         amounts = f" has {amounts_text(snapshot, has)}" if has else ""
         found.append(f"pod {pod.namespace}/{pod.name}{amounts}: {when}")
     if len(pods) > _PODS:

@@ -20,6 +20,9 @@ from holdfast.scheduler.jobs.finished_runs import FinishedRuns
 
 INVALID_ESTIMATE = "InvalidRunEstimate"
 """The reason of the event of a pod whose estimate is ignored."""
+ENDLESS_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Node"})
+"""Controllers whose pods run until they are deleted: one that ends is created again, or its containers
+are restarted; Node is that of mirror pods."""
 _DOMAIN = f"{RUN_ESTIMATE.partition('/')[0]}/"
 _NAMES = (RUN_ESTIMATE,)
 _SIMILAR = 0.85

@@ -9,8 +9,8 @@ estimates, and a number in which the run times are drawn at random; the range is
 the latest start in these. With 30 draws, the next draw from the same distribution is
 inside the range with a probability of 29/31. If there are pods of which only the latest end is known,
 one more future lets these end at once, and sets the earliest start. A target that starts in no future
-is played again with the pods whose ends are unknown ending at once: if it starts then, these are what
-it waits for.
+is played again with the pods whose ends are unknown ending at once, and once more without those that it
+requires by affinity: if it starts then, these are what it waits for.
 
 Each reservation of a ReservationSchedule and each pod of a CronJob is played, about 10 or 20 ms of CPU
 time, and there can be one a minute. The number of these is limited for all futures together: a forecast
@@ -61,7 +61,7 @@ from holdfast.sim.forecast.run_times import (
     RunTimeEstimate,
     RunTimeEstimator,
 )
-from holdfast.sim.forecast.targets import ForecastTarget, members_of
+from holdfast.sim.forecast.targets import ForecastTarget, members_of, required_affinity
 from holdfast.sim.forecast.workloads import grouped
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Scenario
@@ -119,6 +119,11 @@ class Forecaster:
         history = history or DurationHistory()
         history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
         self._pods = {ForecastTarget(raw).name for raw in objects if raw.get("kind") == "Pod"}
+        self._pending = [
+            raw
+            for raw in objects
+            if raw.get("kind") == "Pod" and not (raw.get("spec") or {}).get("nodeName")
+        ]
         jobs = (raw for raw in objects if raw.get("kind") == "Job")
         self.estimator = RunTimeEstimator(history, jobs)
 
@@ -133,13 +138,12 @@ class Forecaster:
             seed=self.options.seed,
         )
         stuck = [each for each in open_targets if all(o.start_of(each) is None for o in outcomes)]
-        released = self._play(FuturePlan(RELEASED), stuck, 0, 1, self._fewest()) if stuck else None
+        released = self._released(stuck, outcomes[0]) if stuck else {}
         for target in targets:
             if not _is_open(target):
                 answer = self._settled(target)
             elif target in stuck:
-                assert released is not None
-                answer = self._stuck(target, outcomes[0], released)
+                answer = self._stuck(target, outcomes[0], released[target.name])
             else:
                 answer = self._expected(target, outcomes)
             report.starts.append(answer)
@@ -190,6 +194,34 @@ class Forecaster:
             found.append(outcome)
         return found
 
+    def _released(
+        self, targets: Sequence[ForecastTarget], outcome: FutureOutcome
+    ) -> dict[str, FutureOutcome]:
+        """By target, the future in which the pods without a known end end at once. If it does not start
+        then, that in which those stay that it requires by affinity."""
+        first = self._play(FuturePlan(RELEASED), targets, 0, 1, self._fewest())
+        found = {each.name: first for each in targets}
+        stuck = [each for each in targets if first.start_of(each) is None]
+        kept = self._required_by(stuck, outcome)
+        if kept:
+            second = self._play(FuturePlan(RELEASED, kept=kept), stuck, 0, 1, self._fewest())
+            found |= {each.name: second for each in stuck if second.start_of(each) is not None}
+        return found
+
+    def _required_by(self, targets: Sequence[ForecastTarget], outcome: FutureOutcome) -> frozenset[str]:
+        """Of the pods without a known end, those that the targets or their pods have a required pod
+        affinity to."""
+        asked = {each.name for each in targets}
+        pods = [
+            raw
+            for raw in self._pending
+            if ForecastTarget(raw).name in asked or not asked.isdisjoint(members_of(raw))
+        ]
+        terms = [term for raw in pods for term in required_affinity(raw)]
+        return frozenset(
+            name for name, raw in outcome.unknown.items() if any(term(raw) for term in terms)
+        )
+
     def _fewest(self) -> float:
         return _FEWEST if self.options.occurrences < math.inf else math.inf
 
@@ -233,6 +265,9 @@ class Forecaster:
             why = f"it names the node {target.missing_node}, which does not exist"
             until = "it is deleted, and created without nodeName"
             return StartAnswer(target.name, StartStatus.NEVER, message=why, until=until)
+        if target.never_due:
+            until = "its schedule is changed"
+            return StartAnswer(target.name, StartStatus.NEVER, message=target.never_due, until=until)
         if target.without_pods:
             why, until = target.without_pods, "it has pods"
             return StartAnswer(target.name, StartStatus.NEVER, message=why, until=until)
@@ -383,7 +418,7 @@ def _ends_so(estimate: RunTimeEstimate, event: str) -> bool:
 
 def _is_open(target: ForecastTarget) -> bool:
     settled = target.over or target.gates or target.without_pods or target.missing_node
-    return target.started is None and not settled
+    return target.started is None and not settled and not target.never_due
 
 
 def _answered(estimate: RunTimeEstimate) -> EstimateAnswer:

@@ -71,6 +71,8 @@ class FuturePlan:
     kind: str
     seed: int = 0
     attempts: str = NEW
+    kept: frozenset[str] = frozenset()
+    """In `released`, the names of pods that do not end."""
 
 
 class FutureLifetimes(Lifetimes):
@@ -107,7 +109,8 @@ class FutureLifetimes(Lifetimes):
             if is_endless(pod) or pod["metadata"].get("deletionTimestamp"):
                 return None
             self.unknown[_name(pod)] = pod
-            return ran + _AT_ONCE if self._plan.kind == RELEASED else None
+            is_released = self._plan.kind == RELEASED and _name(pod) not in self._plan.kept
+            return ran + _AT_ONCE if is_released else None
         self.estimates[_name(pod)] = estimate
         self.is_uncertain |= not estimate.is_exact
         seconds = self._of_plan(estimate, uid, ran)

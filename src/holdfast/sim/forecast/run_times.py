@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.api import names
 from holdfast.api.errors import TimeError
 from holdfast.api.times import parse_time
-from holdfast.scheduler.jobs.estimates import duration_or_none, estimate_problem
+from holdfast.scheduler.jobs.estimates import ENDLESS_OWNERS, duration_or_none, estimate_problem
 
 Raw = dict[str, Any]
 
@@ -49,8 +49,6 @@ _SMALLEST = 1e-300
 _LEAST_SECONDS = 0.5
 """Timestamps have whole seconds, so a run of less is one of about this."""
 _ENDED = ("Succeeded", "Failed")
-ENDLESS_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Node"})
-"""Controllers whose pods run until they are deleted; Node is that of mirror pods."""
 
 
 class RunTimeSpread(Protocol):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from holdfast.api import kinds, names
-from holdfast.api.cron import CronError
+from holdfast.api.cron import CronError, never_due_text
 from holdfast.api.decode import convert, object_name
-from holdfast.api.errors import HoldfastError, InvalidObject, TimeError
+from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.pod import Pod
 from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
+from holdfast.api.selectors import Selector, compile_selector
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import parse_time
 from holdfast.scheduler.controllers.reservation_schedules import occurrence_name
@@ -76,6 +77,8 @@ class ForecastTarget:
     """Why a workload has no pods."""
     missing_node: str = ""
     """The node that the pod names, of one that has not started, if that does not exist."""
+    never_due: str = ""
+    """That a schedule has no start."""
 
     @property
     def name(self) -> str:
@@ -100,6 +103,34 @@ def members_of(pod: Raw) -> Iterable[str]:
         return
     if group is not None:
         yield f"PodGroup/{group.namespace or namespace}/{group.name}"
+
+
+def required_affinity(pod: Raw) -> Iterator[Callable[[Raw], bool]]:
+    """Of each required affinity term of a pod, whether it selects another pod."""
+    try:
+        affinity = msgspec.convert(pod, Pod).spec.affinity
+    except msgspec.ValidationError:
+        return
+    if affinity is None or affinity.pod_affinity is None:
+        return
+    for term in affinity.pod_affinity.required_during_scheduling_ignored_during_execution:
+        try:
+            selector = compile_selector(term.label_selector)
+        except SelectorError:
+            continue
+        anywhere = term.namespace_selector is not None
+        places = term.namespaces or [_namespace(pod)]
+
+        def selects(
+            other: Raw,
+            selector: Selector = selector,
+            anywhere: bool = anywhere,
+            places: Sequence[str] = places,
+        ) -> bool:
+            is_there = anywhere or _namespace(other) in places
+            return is_there and selector.matches(other["metadata"].get("labels") or {})
+
+        yield selects
 
 
 def find_targets(
@@ -185,6 +216,8 @@ def _occurrences(
         return
     known = {each["metadata"]["name"]: each for each in objects if each.get("kind") == "Reservation"}
     start = cron.next_after(now)
+    if start is None:
+        yield ForecastTarget(raw, never_due=never_due_text(schedule.spec.schedule))
     for number in range(most):
         if start is None or (number and start > until):
             return
