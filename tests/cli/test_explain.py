@@ -303,6 +303,10 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
             "error: KIND: cannot explain 'pv': explain the persistentvolumeclaim that it is for\n",
         ),
         (
+            ["vcjob", "x"],
+            "error: KIND: cannot explain 'vcjob': explain its podgroup, or one of its pods\n",
+        ),
+        (
             ["lease", "x"],
             "error: KIND: cannot explain 'lease'; known: pod, reservation, podgroup, "
             "deployment, statefulset, daemonset, replicaset, job, cronjob, persistentvolumeclaim, "

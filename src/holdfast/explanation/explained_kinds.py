@@ -67,6 +67,7 @@ INSTEAD = {
     "Service": "the workload behind it, or a pod",
     "ReplicationController": "one of its pods",
     "Workload": "its podgroup",
+    "Job": "its podgroup, or one of its pods",
     "Namespace": "a pod or a workload of it",
 }
 """What to explain instead of an object of a kind that is not explained."""
