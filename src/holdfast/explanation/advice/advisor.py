@@ -17,6 +17,7 @@ from holdfast.explanation.facts.other_pods import (
     replicas_that_start,
     siblings,
     takers_text,
+    uncreated_replicas,
 )
 from holdfast.explanation.facts.own_starts import (
     NO_START,
@@ -193,7 +194,7 @@ class Advisor:
             start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
             if start.text and not start.nodes:
                 self.takers[start.text] = None
-            if not self._siblings or not isinstance(goal, Subject) or start.evicts:
+            if not self.has_siblings or not isinstance(goal, Subject) or start.evicts:
                 return start, None
             if not start.nodes and not workload_text(change):
                 return start, None
@@ -250,7 +251,9 @@ class Advisor:
     @property
     def has_siblings(self) -> bool:
         """Whether other pods of the same workload depend on the changes."""
-        return bool(self._siblings)
+        return bool(self._siblings) or (
+            isinstance(self.goal, Subject) and bool(uncreated_replicas(self.snapshot, self.goal, 0))
+        )
 
     def propose_once(self, kind: Actions, *repairs: Repair) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""

@@ -125,9 +125,17 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
         return
     slots, asked = advisor.snapshot.cluster.nodes.slots, requested(pod)
     short = missing_on(advisor.snapshot, pod, rows[0])
-    sizes: Sizes = {slots.name(slot): (asked[slot], asked[slot]) for slot in short if slot != PODS}
+    every: Sizes = {slots.name(slot): (n, n) for slot, n in asked.items() if slot != PODS and n > 1}
+    sizes: Sizes = {name: every[name] for name in map(slots.name, short) if name in every}
     if advisor.partial_resizes:
         sizes = advisor.partial_resizes[0].sizes
+    if not _consider_largest(advisor, sizes) and every.keys() != sizes.keys():
+        _consider_largest(advisor, every)
+
+
+def _consider_largest(advisor: Advisor, sizes: Sizes) -> bool:
+    """Advises the largest requests, up to these, with which all pods of the workload start; returns
+    whether there are any."""
 
     def with_parts(parts: int) -> Repair | None:
         lowered = {
@@ -142,8 +150,7 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
         is_low = smaller is None or advisor.is_enough(smaller)
         low, high = (middle, high) if is_low else (low, middle)
     best = with_parts(low) if low else None
-    if best is not None:
-        advisor.propose_once(("Resize",), best)
+    return best is not None and advisor.propose_once(("Resize",), best)
 
 
 def _improve_replicas(advisor: Advisor, sizes: Sizes) -> None:

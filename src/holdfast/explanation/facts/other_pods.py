@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
 from holdfast.explanation.phrases import job_text, pod_text
 from holdfast.explanation.report import few
@@ -35,10 +36,11 @@ _MOST_TRIED = 200
 _SHOWN = 3
 _REPLACED = ("Deployment", "Job", "CronJob")
 """Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
-replaces them one by one, after its pending pod has started beside them; one that is yet to be created
-has none."""
-_OF_EACH = ("volumes",)
+replaces them one by one, after its pending pod has started beside them, and a ReplicaSet replaces none;
+of workloads that are yet to be created all pods are made from the changed template."""
+_OF_EACH = ("volumes", "hostname")
 """Fields of a spec that may differ between the pods of one workload."""
+_STATEFUL_SET = KINDS["apps/v1", "StatefulSet"]
 
 
 class Fitting(NamedTuple):
@@ -90,9 +92,37 @@ def siblings(snapshot: ClusterSnapshot, subject: Subject) -> list[Subject]:
         record = other.record(snapshot) if controller_of(raw).get("uid") == owner else None
         if record is None or record is pod or record.deletion_pending or record.cls.terminating:
             continue
-        if record.row >= 0 or record.cls is pod.cls:
+        if record.row >= 0 or record.cls is pod.cls or _spec(raw) == _spec(subject.raw(snapshot)):
             found.append(other)
     return found[:_MOST_REPLICAS]
+
+
+def _spec(raw: Raw) -> Raw:
+    """What the pods of one workload have in common; labels of the pods of StatefulSets and Jobs have
+    their numbers."""
+    return {key: value for key, value in raw["spec"].items() if key not in _OF_EACH}
+
+
+def uncreated_replicas(snapshot: ClusterSnapshot, subject: Subject, others: int) -> list[Raw]:
+    """The pods that a StatefulSet creates only once this one and the others are ready, as copies of
+    this one without volumes."""
+    if subject.info is not POD or subject.record(snapshot) is None:
+        return []
+    raw = subject.raw(snapshot)
+    owner = controller_of(raw)
+    if (owner.get("apiVersion"), owner.get("kind")) != ("apps/v1", _STATEFUL_SET.kind):
+        return []
+    workload = snapshot.find(_STATEFUL_SET, owner["name"], subject.namespace)
+    replicas = ((workload or {}).get("spec") or {}).get("replicas") or 0
+    metadata, spec = raw["metadata"], {**raw["spec"], "volumes": []}
+    return [
+        {
+            **raw,
+            "metadata": {**metadata, "name": f"{metadata['name']}-next-{at}", "uid": f"next-{at}"},
+            "spec": spec,
+        }
+        for at in range(min(replicas, _MOST_REPLICAS) - others - 1)
+    ]
 
 
 def replicas_that_start(
@@ -105,16 +135,19 @@ def replicas_that_start(
     if edits and not place:
         return None
     more: list[ObjectChange] = []
-    replaced = (*_REPLACED, "StatefulSet") if snapshot.is_hypothetical else _REPLACED
+    is_new = snapshot.is_hypothetical
     for each in others:
         record = each.record(snapshot)
         if record is None:
             continue
         if record.row < 0:
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
-        elif edits and any(f"of {kind} " in place for kind in replaced):
+        elif edits and (is_new or any(f"of {kind} " in place for kind in _REPLACED)):
             more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+    for raw in uncreated_replicas(snapshot, subject, len(others)):
+        more.append(create(POD, raw))
+        others = [*others, Subject(POD, raw["metadata"]["name"], subject.namespace)]
     with applied(snapshot, more):
         found = [each.record(snapshot) for each in (subject, *others)]
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
@@ -244,9 +277,14 @@ def first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
 
 
 def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:
-    names = list(dict.fromkeys(_taker(snapshot, pod) for pod in pods))
+    names = taker_names(snapshot, pods)
     verbs = ("is", "takes") if len(names) == 1 else ("are", "take")
     return f"{few(names, _SHOWN)} {verbs[0]} tried before it and {verbs[1]} {few(nodes, _SHOWN)}"
+
+
+def taker_names(snapshot: ClusterSnapshot, pods: Iterable[PodRecord]) -> list[str]:
+    """The pods, or the gangs that they are of."""
+    return list(dict.fromkeys(_taker(snapshot, pod) for pod in pods))
 
 
 def _taker(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
