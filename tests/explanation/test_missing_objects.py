@@ -137,7 +137,7 @@ SITUATIONS: dict[str, Row] = {
     "label that the node has with another value": Row(
         [node("n1", labels={"gen": "old"}), pod("p", nodeSelector={"gen": "new"})],
         ["nodeSelector gen=new is not met by the only node (values of gen: old on 1)"],
-        ["LabelNode"],
+        ["RemoveSelector", "AddNode"],
     ),
     "label that no node has, and one of them is tainted": Row(
         [
@@ -393,8 +393,8 @@ SITUATIONS: dict[str, Row] = {
     ),
     "one of several node affinity terms": Row(
         [
-            node("n1", labels={"disk": "ssd"}),
-            node("n2", labels={"disk": "hdd", "zone": "a"}),
+            node("n1"),
+            node("n2", labels={"zone": "a"}),
             pod("p", affinity=either(nvme=("disk", "nvme"), zone=("zone", "a"))),
         ],
         ["terms, one of which must be met: disk In (nvme) and zone In (a), or metadata.name In (n3)"],
@@ -596,16 +596,34 @@ def test_situation(name: str) -> None:
     check(SITUATIONS[name])
 
 
-def test_a_label_that_is_there_is_overwritten() -> None:
+def test_a_node_of_another_pool_is_not_relabelled() -> None:
     row = SITUATIONS["label that the node has with another value"]
-    (advice,) = explained(world_of(row.objects), row).advice
-    assert "(kubectl label node n1 gen=new --overwrite)" in advice.text
+    texts = [each.text for each in explained(world_of(row.objects), row).advice]
+    assert texts[0] == "remove nodeSelector gen=new; then it fits n1"
+    assert texts[1].startswith("add a node with gen=new (")
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ([node("n2")], "label n2 (kubectl label node n2 pool=web); then it fits n2"),
+        (
+            [node("n2", "4", labels={"pool": "web"}), full("a", "4", "n2")],
+            "end pod default/a (priority 0) on n2; then it fits n2",
+        ),
+    ],
+    ids=["a node of no pool", "its own pool is full"],
+)
+def test_what_is_advised_instead_of_a_node_of_another_pool(others: list[Raw], text: str) -> None:
+    asks = pod("p", nodeSelector={"pool": "web"})
+    (advice,) = as_they_are("Pod", "p", node("n1", labels={"pool": "db"}), *others, asks).advice
+    assert advice.text == text
 
 
 def test_the_node_that_lacks_the_fewest_labels_is_advised() -> None:
     row = SITUATIONS["one of several node affinity terms"]
     (advice,) = explained(world_of(row.objects), row).advice
-    assert "(kubectl label node n2 disk=nvme --overwrite)" in advice.text
+    assert "(kubectl label node n2 disk=nvme)" in advice.text
 
 
 def test_both_changes_are_advised_for_a_closed_queue_and_a_taint() -> None:

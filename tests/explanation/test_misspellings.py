@@ -115,12 +115,12 @@ SITUATIONS: dict[str, Row] = {
     "number too high": Row(
         [N1, pod("p", **requiring("cores", "Gt", "16"))],
         ["node affinity cores Gt (16) is not met by the only node (values of cores: 8 on 1)"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "number too low": Row(
         [N1, pod("p", **requiring("cores", "Lt", "8"))],
         ["(values of cores: 8 on 1)"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "number of a label that no node has": Row(
         [N1, pod("p", **requiring("gpus", "Gt", "3"))],

@@ -237,7 +237,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", nodeSelector={"pool": "gpu"}),
         ],
         ["taint dedicated=db:NoSchedule is not tolerated: n2"],
-        ["Tolerate", "LabelNode"],
+        ["Tolerate"],
     ),
     "taint": Row([node("n1", cpu="8", taints=[DB]), pod("p", "4")], ["dedicated=db"], ["Tolerate"]),
     "taint and too small": Row(
@@ -276,7 +276,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", affinity=on_nodes({"key": "disk", "operator": "In", "values": ["nvme"]})),
         ],
         ["node affinity disk In (nvme)", "hdd on 1"],
-        ["LabelNode"],
+        ["RemoveAffinity", "AddNode"],
     ),
     "zone that no node has": Row(
         [N1, pod("p", nodeSelector={"topology.kubernetes.io/zone": "z9"})],

@@ -1,5 +1,5 @@
-"""A node that the cluster lacks: labels that say where a node is, or what hardware it has, cannot be
-given to another one. Proposed if nothing else would help."""
+"""A node that the cluster lacks: labels that say where a node is, what hardware it has, or of which
+pool it is, cannot be given to another one. Proposed if nothing else would help."""
 
 import copy
 from collections.abc import Sequence
@@ -36,7 +36,8 @@ def consider_new_node(
         unmet = [*unmet, *_of_volumes(snapshot, pod, rows[name])]
         labels = {key: value for key, value in labels_meeting(selector, unmet).items() if value}
         missing = [key for key, value in labels.items() if value not in there.get(key, ())]
-        if raw is None or not missing or not any(map(is_discovered, missing)):
+        # Nodes with another value of a label are of other pools.
+        if raw is None or not any(is_discovered(key) or key in there for key in missing):
             continue
         text = ", ".join(f"{key}={value}" for key, value in labels.items())
         made = create(NODE, _like(raw, labels), follows=True)  # its kubelet registers it

@@ -87,6 +87,7 @@ _TAINT_SETS = 5
 """How many sets of taints are tried to be tolerated."""
 _EXPLAINED = 60
 """On how many nodes it is looked up why devices are not used."""
+_EXCLUDING = ("NotIn", "DoesNotExist")
 _STEPS = 4
 """How many changes are combined for one node."""
 _LOOKS = 60
@@ -139,17 +140,38 @@ def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float6
     for rejection, rows in groups.items():
         unmet = _unmet_labels(advisor, rows) if rejection.plugin == NODE_AFFINITY else {}
         seen = _devices_seen(advisor, rows) if rejection.plugin == CLAIMS_PLUGIN else {}
-        rows.sort(key=lambda row: (seen.get(row, 0), float(short[row]), unmet.get(row, 0), names(row)))
+        of_others = {row for row, (is_of_others, _) in unmet.items() if is_of_others}
+        lacking = {row: count for row, (_, count) in unmet.items()}
+        order = [
+            (
+                seen.get(row, 0),
+                row in of_others,
+                float(short[row]),
+                lacking.get(row, 0),
+                names(row),
+                row,
+            )
+            for row in rows
+        ]
+        rows[:] = [row for *_, row in sorted(order)]
         if rejection.plugin == _TAINTS and (pod := advisor.subject.record(snapshot)) is not None:
             rows[:] = tolerable_first(snapshot, pod, rows)
     return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
-def _unmet_labels(advisor: Advisor, rows: list[int]) -> dict[int, int]:
-    """How many of the labels that the pod requires each row lacks."""
-    snapshot = advisor.snapshot
+def _unmet_labels(advisor: Advisor, rows: list[int]) -> dict[int, tuple[bool, int]]:
+    """Whether each row has another value of a label that the pod requires, and how many of these labels
+    it lacks."""
+    snapshot, info = advisor.snapshot, advisor.snapshot.cluster.nodes.info
     pod = advisor.subject.record(snapshot)
-    return {row: sum(map(len, unmet_labels(snapshot, pod, row))) for row in rows} if pod else {}
+    found: dict[int, tuple[bool, int]] = {}
+    if pod is None:
+        return found
+    for row in rows:
+        selector, unmet = unmet_labels(snapshot, pod, row)
+        keys = [*selector, *(each.key for each in unmet if each.operator not in _EXCLUDING)]
+        found[row] = any(key in info[row].labels for key in keys), len(selector) + len(unmet)
+    return found
 
 
 def _devices_seen(advisor: Advisor, rows: list[int]) -> dict[int, int]:

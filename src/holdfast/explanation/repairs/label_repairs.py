@@ -44,20 +44,21 @@ def label_repairs(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> list[Repair]:
     """The node with the labels that the pod requires, and without those that it excludes: for the terms
-    of its node affinity that are closest to being met. A label that the pod misspells is not added."""
-    name = snapshot.cluster.nodes.name(row)
+    of its node affinity that are closest to being met. A label that the pod misspells is not added.
+
+    A value that a node has is not changed: it says of which pool, zone or hardware the node is, pods of
+    others rely on it, and those on the node would not be where they belong."""
+    name, own = snapshot.cluster.nodes.name(row), snapshot.cluster.nodes.info[row].labels
     raw, there = snapshot.find(NODE, name), labels_of_nodes(snapshot)
     selector, terms = unmet_terms(snapshot, pod, row)
     found: list[Repair] = []
     for unmet in terms[:_TERMS] or [[]]:
         labels = _meeting(there, selector, unmet)
-        if raw is not None and labels:
+        is_changed = any(value is not None and key in own for key, value in labels.items())
+        if raw is not None and labels and not is_changed:
             text = " ".join(
                 f"{key}-" if value is None else f"{key}={value}" for key, value in labels.items()
             )
-            own = snapshot.cluster.nodes.info[row].labels
-            if any(value is not None and key in own for key, value in labels.items()):
-                text += " --overwrite"
             change = patch(NODE, raw, {"metadata": {"labels": labels}})
             text = f"{_what(labels)} {name} (kubectl label node {name} {text})"
             # Where other nodes have these labels, this one is of another pool.

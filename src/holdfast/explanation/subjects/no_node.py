@@ -45,6 +45,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
 from holdfast.scheduler.framework.interface import Nomination
+from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
@@ -53,6 +54,8 @@ from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 _HOLDERS = 3
 _KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
 """Plugins that reject nodes whose capacity may be kept by reservations."""
+_REMOVALS = {("RemoveSelector",), ("RemoveAffinity",)}
+"""Kinds of change that only its user can say whether they are right."""
 _LOOKED_AT = 20
 _SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
@@ -110,11 +113,9 @@ def explain_no_node(
         nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
         preempts = bool(nomination.node or nomination.reserve_pods)
         job = snapshot.cluster.jobs.of(pod)
-        if preempts and job is not None and not job.is_ready and pod.reservation is None:
+        if preempts and job is not None and pod.reservation is None:
             preempts = False
-            report.details.append(
-                f"{job_text(job)} preempts nothing: not enough of its members would then have a node"
-            )
+            report.details.append(f"{job_text(job)} {_no_preemption(job)}")
         elif preempts:
             report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)
@@ -141,6 +142,7 @@ def explain_no_node(
         if rejected is None and not advisor.advice:
             nodes = [name for name, each in placing.rejections.items() if each.plugin == CLAIMS_PLUGIN]
             consider_selectors_of_nodes(snapshot, subject, pod, nodes, advisor)
+        if rejected is None and advisor.actions <= _REMOVALS:
             consider_new_node(snapshot, pod, placing, advisor)
     report.details += takers_details(advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
@@ -154,6 +156,13 @@ def explain_no_node(
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not (advisor.advice or is_known) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
+
+
+def _no_preemption(job: Job) -> str:
+    """Why nothing is preempted for a member that could preempt pods by itself."""
+    if job.is_ready:
+        return "has as many members as it needs: it preempts nothing for more of them"
+    return "preempts nothing: not enough of its members would then have a node"
 
 
 def takers_details(advisor: Advisor) -> list[str]:
