@@ -320,6 +320,43 @@ def test_a_gang_that_can_preempt() -> None:
     assert not report.advice
 
 
+LOW = [full(name, "2", "n1", priority=0) for name in ("low0", "low1")]
+
+
+def test_nothing_is_preempted_for_members_that_a_running_gang_does_not_need() -> None:
+    members = [full(name, "2", "n1", group="g", priority=9) for name in "ab"]
+    objects = [N1, TWO, *LOW, *members, pod("p", "2", group="g", priority=9)]
+    world = world_of(objects)
+    assert world.node_of("low1") == "n1" and not world.node_of("p")
+    report = as_they_are("Pod", "p", *objects)
+    assert "it preempts nothing for more of them" in report.details[0]
+    assert [each.text for each in report.advice] == [
+        "end pod default/low1 (priority 0) on n1; then it fits n1"
+    ]
+    assert report.would_say == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_a_running_gang_of_the_workload_api_preempts_for_further_members() -> None:
+    more: Raw = {"schedulingGroup": {"podGroupName": "g"}, "priority": 9}
+    group = in_default(core_group("g", 2, priority=9))
+    members = [full(name, "2", "n1", **more) for name in "ab"]
+    objects = [N1, group, *LOW, *members, *(pod(name, "2", **more) for name in "pq")]
+    world = world_of(objects)
+    world.settle()
+    assert world.node_of("p") and world.node_of("q")
+    first, second = (as_they_are("Pod", name, *objects) for name in "pq")
+    assert "It can preempt default/low1 of lower priority, and will if it is tried." in first.summary
+    assert "default/low1 of lower priority for another one first" in second.summary
+    assert first.advice == second.advice == []
+
+
+def test_further_members_of_a_gang_that_is_not_tried() -> None:
+    more: Raw = {"schedulingGroup": {"podGroupName": "g"}, "priority": 9}
+    group, running = in_default(core_group("g", 1)), full("a", "2", "n1", **more)
+    report = as_they_are("Pod", "p", N1, group, running, pod("p", "2", **more))
+    assert "its further members are not tried: all pods in a single pod group" in report.summary
+
+
 def test_a_reservation_of_a_gang_that_lacks_members() -> None:
     annotations = {"scheduling.k8s.io/group-name": "g"}
     world = world_of([N1, TWO, reservation("r", "4", annotations=annotations)])

@@ -100,7 +100,10 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
     if scheduler.search.find_row(profile, pod, column) >= 0:
         return NodeVerdicts(profile, column, "", rejections)
     why = scheduler.failures.verdict(profile, pod, column)
-    more = "" if why.error else scheduler.preemption.post_filter(profile, pod, column).message
+    # For gangs the preempt action looks for victims, for all members at once.
+    is_member = pod.reservation is None and cluster.jobs.of(pod) is not None
+    has_more = not (why.error or is_member)
+    more = scheduler.preemption.post_filter(profile, pod, column).message if has_more else ""
     return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
 
 

@@ -338,7 +338,7 @@ class Scheduler:
         return self.gangs.attempt(job, self.backfill_row, order)
 
     def victims_for(self, job: Job) -> list[PodRecord]:
-        """The pods that the preempt action would preempt now for a job that is not ready."""
+        """The pods that the preempt action would preempt now for a job."""
         action = self._preempt()
         return action.victims_for(self._round(self.cluster.now), job) if action is not None else []
 

@@ -84,7 +84,7 @@ def _evicting(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     if snapshot.scheduler.profile_of(pod.scheduler) is None:
         return NO_START
     job = jobs.of(pod)
-    return _gang_start(snapshot, job) if job is not None else _pod_start(snapshot, pod)
+    return _gang_start(snapshot, job, pod) if job is not None else _pod_start(snapshot, pod)
 
 
 def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
@@ -106,9 +106,11 @@ def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     return _preempting(snapshot, [known[uid] for uid in uids if uid in known], nomination.node)
 
 
-def _gang_start(snapshot: ClusterSnapshot, job: Job) -> Start:
+def _gang_start(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = None) -> Start:
+    """How the gang would start, or the pod as a further member of one that runs."""
     if job.is_ready:
-        return NO_START
+        victims = member_victims(snapshot, job, pod) if pod is not None else []
+        return _preempting(snapshot, victims) if victims else NO_START
     victims = snapshot.scheduler.victims_for(job)
     if victims:
         found = _preempting(snapshot, victims)
@@ -117,14 +119,23 @@ def _gang_start(snapshot: ClusterSnapshot, job: Job) -> Start:
     return _reclaiming(snapshot, waiting[0]) if waiting else NO_START
 
 
-def _starts_without(snapshot: ClusterSnapshot, job: Job, victims: list[PodRecord]) -> bool:
-    """Whether the gang starts once these pods are gone."""
+def member_victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:
+    """The pods that are preempted for a member beyond those that its gang needs. Only PodGroups of
+    `scheduling.k8s.io` preempt for these, one after the other."""
+    victims = snapshot.scheduler.victims_for(job)
+    return victims if victims and _starts_without(snapshot, job, victims, pod) else []
+
+
+def _starts_without(
+    snapshot: ClusterSnapshot, job: Job, victims: list[PodRecord], pod: PodRecord | None = None
+) -> bool:
+    """Whether the gang starts once these pods are gone, and the member with it."""
     ledger = snapshot.cluster.ledger
     with ledger.transaction():
         for victim in victims:
             ledger.remove(victim)
         with attempt(snapshot, job) as tried:
-            return tried.is_ready
+            return tried.is_ready and (pod is None or any(each is pod for each in tried.placed))
 
 
 def _preempting(snapshot: ClusterSnapshot, victims: list[PodRecord], node: str = "") -> Start:

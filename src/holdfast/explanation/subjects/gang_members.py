@@ -8,8 +8,9 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consider_steps
 from holdfast.explanation.facts.other_pods import takers_text
+from holdfast.explanation.facts.own_starts import member_victims
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
-from holdfast.explanation.phrases import job_text
+from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.gang_changes import (
     create_group,
@@ -35,7 +36,7 @@ from holdfast.explanation.subjects.min_resources import (
     lacking_min_resources,
     min_resources_repairs,
 )
-from holdfast.explanation.subjects.no_node import explain_no_node
+from holdfast.explanation.subjects.no_node import explain_no_node, no_node_summary
 from holdfast.explanation.subjects.queue_limits import (
     consider_queue,
     job_over_capability,
@@ -84,6 +85,10 @@ def explain_member(
             f"{job_text(job)}: {preemption_text(victims)}."
         )
         return False
+    if job.is_ready and (preempts := _preempts_for_further(snapshot, job, pod)):
+        report.summary = f"{no_node_summary(snapshot, placing, pod)} {preempts}"
+        report.details += details_of(snapshot, pod, placing)
+        return False
     found = reclaiming(snapshot, pod) if not job.is_ready and not starts else Reclaiming()
     report.details += found.details
     if found.text:
@@ -93,6 +98,9 @@ def explain_member(
         return False
     consider_priority_class(snapshot, job, advisor, report)
     refusal = limits.admission_error(pod)
+    if job.is_ready and not refusal and (why := gang_refusal(snapshot, job)):
+        report.summary = f"{job_text(job)} is running, but its further members are not tried: {why}."
+        return False
     lacks = job.lacks(job.waiting()) or not job.is_known
     if not job.is_ready and (lacks or not refusal) and (why := gang_refusal(snapshot, job)):
         report.summary = f"It starts only together with the rest of its job: {why}."
@@ -134,6 +142,20 @@ def explain_member(
         if blocked := explain_blocked_members(snapshot, job, advisor, report).text:
             report.summary += f" {blocked}"
     return False
+
+
+def _preempts_for_further(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
+    """What is preempted for a member beyond those that its gang needs, or for another one before it;
+    empty if nothing is."""
+    if pod.reservation is not None or not (victims := snapshot.scheduler.victims_for(job)):
+        return ""
+    if member_victims(snapshot, job, pod):
+        text = preemption_text(victims)
+        return f"{text[0].upper()}{text[1:]}."
+    return (
+        f"{job_text(job)} preempts for its further members one after the other: "
+        f"{pods_text(victims)} of lower priority for another one first."
+    )
 
 
 def _no_node_in_gang(

@@ -144,7 +144,10 @@ class PreemptAction(Action):
         return min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
 
     def victims_for(self, round_: Round, job: Job) -> list[PodRecord]:
-        """The pods that would be preempted now for a job that is not ready. Changes nothing."""
+        """The pods that would be preempted now for a job: for those that it needs, or, of a PodGroup of
+        `scheduling.k8s.io` that is ready, for a further member. Changes nothing."""
+        if job.is_ready and job.core is None:
+            return []
         gangs, jobs = round_.gangs, round_.cluster.jobs.partners(job)
         members = gangs.tried_members(jobs)
         if any(pod.reservation is not None for pod in members):
