@@ -350,6 +350,61 @@ def test_pods_do_not_wait_for_the_end_of_their_siblings(
     assert ("when enough capacity becomes free is unknown" in done.out) is says
 
 
+def test_a_gang_is_behind_one_that_is_pending(tmp_path: Path) -> None:
+    """It is applied later, also if the other one was created in the last second before."""
+    created, estimate = {"creationTimestamp": "2026-01-01T00:00:00Z"}, "holdfast.io/run-estimate"
+
+    def stored(raw: dict[str, Any], **more: Any) -> dict[str, Any]:
+        own = {"uid": raw["metadata"]["name"], "namespace": "default", **created}
+        raw["spec"].setdefault("schedulerName", "default-scheduler")
+        return {**raw, "metadata": {**raw["metadata"], **own}, **more}
+
+    def run_for(raw: dict[str, Any], duration: str) -> dict[str, Any]:
+        raw["metadata"].setdefault("annotations", {})[estimate] = duration
+        return raw
+
+    ends = [run_for(pod("a", "2", nodeName="n1"), "30m"), run_for(pod("b", "2", nodeName="n1"), "2h")]
+    running = [
+        stored(each, status={"phase": "Running", "startTime": created["creationTimestamp"]})
+        for each in ends
+    ]
+    old = [
+        stored(run_for(_member(name, "old", "1"), "1h"), status={"phase": "Pending"})
+        for name in ("o0", "o1")
+    ]
+    objects = [stored(node("n1")), *running, stored(_group("old", 2)), *old]
+    objects[-3]["spec"].pop("queue")
+    new = [_group("new", 2), _member("n0", "new", "1"), _member("n1", "new", "1")]
+    new[0]["spec"].pop("queue")
+    cluster, manifest = _write(tmp_path / "c.yaml", *objects), _write(tmp_path / "m.yaml", *new)
+    done = call("check", "-f", manifest, "--snapshot", cluster, "-o", "json")
+    details = json.loads(done.out)["objects"][0]["details"]
+    assert any("wait 1h30m, until 2026-01-01T01:30:00Z" in each for each in details), details
+    assert any("PodGroup default/old should start before" in each for each in details), details
+
+
+@pytest.mark.parametrize(
+    ("raw", "size"),
+    [
+        (workload("web", 20, "100m", requests={"memory": "5Gi"}), "4Gi"),
+        (workload("web", 20, "100m", "ReplicaSet", requests={"memory": "5Gi"}), "4Gi"),
+        (workload("web", 20, "100m", "StatefulSet", requests={"memory": "5Gi"}), "4Gi"),
+        (workload("web", 20, "100m", "Job", requests={"memory": "5Gi"}), "4Gi"),
+    ],
+    ids=["Deployment", "ReplicaSet", "StatefulSet", "Job"],
+)
+def test_the_largest_request_with_which_all_replicas_fit(
+    raw: dict[str, Any], size: str, tmp_path: Path
+) -> None:
+    nodes = [node(f"n{at}", sizes={"memory": "20Gi"}) for at in range(4)]
+    cluster, manifest = _write(tmp_path / "c.yaml", *nodes), _write(tmp_path / "m.yaml", raw)
+    done = call("check", "-f", manifest, "--snapshot", cluster, "-o", "json")
+    [found] = json.loads(done.out)["objects"]
+    [advice] = [each for each in found["details"] if each.startswith("request at most")]
+    assert advice.startswith(f"request at most {size} memory instead of 5Gi, in the template of ")
+    assert "then all 20 pods fit: " in advice
+
+
 def test_objects_that_state_no_time_are_of_now(tmp_path: Path) -> None:
     held = reservation("r", "4", app="other")
     held["status"] = {"phase": "Available", "nodeName": "n1"}

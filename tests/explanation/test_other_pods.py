@@ -247,6 +247,28 @@ def test_a_gang_is_not_told_to_wait_for_what_others_take(
     assert ["Wait"] in [each.change["actions"] for each in alone.advice]
 
 
+@pytest.mark.parametrize("name", ["Pod", "PodGroup"])
+def test_a_gang_waits_for_the_end_of_those_that_start_before_it(name: str) -> None:
+    """As `holdfast when` has it: first starts in 30m and ends one hour later."""
+    ahead = copy.deepcopy(FIRST_GANG)
+    for raw in ahead[1:]:
+        raw["metadata"]["annotations"][ESTIMATE] = "1h"
+    soon = full("soon", "8", "n1", metadata=annotated(**{ESTIMATE: "30m"}))
+    later = gang("g", "4", "02")
+    last = later.pop(-1 if name == "Pod" else 0)
+    (advice,) = explained_pod(soon, *ahead, *later, last).advice
+    assert advice.text.startswith("wait 1h30m, until ")
+    assert advice.text.endswith("should end; PodGroup default/first should start before")
+
+
+def test_a_single_pod_waits_for_the_end_of_what_starts_before_it() -> None:
+    soon = full("soon", "8", "n1", metadata=annotated(**{ESTIMATE: "30m"}))
+    first = pod("first", "6", metadata=annotated(**{ESTIMATE: "20m"}), **HIGH)
+    (advice,) = explained_pod(soon, first, pod("p", "6")).advice
+    assert advice.text.startswith("wait 50m, until ")
+    assert "pod default/soon, pod default/first should end; default/first" in advice.text
+
+
 def test_a_single_pod_counts_the_gangs_ahead_of_it() -> None:
     late = {"creationTimestamp": "2025-12-31T23:59:09Z"}
     report = explained_pod(RUNNING, *FIRST_GANG, pod("p", "4", metadata=late))

@@ -12,7 +12,7 @@ from holdfast.api.times import format_time
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.scheduler.cluster.events import Added, Deleted, Malformed, Updated
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, event_of
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, event_of
 
 PATCH, CREATE, DELETE = "patch", "create", "delete"
 
@@ -165,6 +165,10 @@ def _scheduler(raw: Raw | None) -> str | None:
     return ((raw or {}).get("spec") or {}).get("schedulerName") or None
 
 
+def _node(raw: Raw | None) -> str | None:
+    return ((raw or {}).get("spec") or {}).get("nodeName") or None
+
+
 def _replace(
     snapshot: ClusterSnapshot,
     info: KindInfo,
@@ -173,10 +177,11 @@ def _replace(
     after: Raw | None,
 ) -> None:
     """Feeds the difference to the scheduler. A Reservation is added anew, because the scheduler's own
-    decisions about a known one take precedence over its object; and a pod of another scheduler, since a
-    pod never changes it."""
+    decisions about a known one take precedence over its object; and a pod of another scheduler, or that
+    loses its node, since a pod never does."""
     known, scheduler = snapshot.objects[info.api_version, info.kind], snapshot.scheduler
     is_added_anew = info is RESERVATION or after is None or _scheduler(before) != _scheduler(after)
+    is_added_anew |= info is POD and bool(_node(before)) and _node(before) != _node(after)
     if before is not None and is_added_anew:
         event = event_of(info, before)
         if not isinstance(event, Malformed):

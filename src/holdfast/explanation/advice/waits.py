@@ -1,5 +1,10 @@
-"""Waiting for pods and reservations whose end is known, and for reservations that start."""
+"""Waiting for pods and reservations whose end is known, and for reservations that start.
 
+Where others are tried before the pod and take what becomes free, they are started as soon as they fit,
+and their own ends are waited for: the time is that of `holdfast when`, as far as ends are known.
+"""
+
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -8,7 +13,13 @@ from holdfast.api.names import STARTS_AT
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.capacity import row_of
-from holdfast.explanation.facts.expected_ends import ExpectedEnd, expected_ends, rows_freed_first
+from holdfast.explanation.facts.expected_ends import (
+    ExpectedEnd,
+    ended_pod,
+    expected_ends,
+    rows_freed_first,
+)
+from holdfast.explanation.facts.other_pods import first_pod, started, taker_names, tried_before
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair
@@ -17,12 +28,14 @@ from holdfast.explanation.verdicts import Subject, at_time, fits_on, rejection_o
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.reservations.calendar import PlannedReservation
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _NODES = 3
 _ENDS = 40
 _GANG_ENDS = 400
+_PLAYED = 60
+"""How many times are played at which something ends."""
 _LONG = 3600.0
 """Waiting for longer than this many seconds is not the cheapest change."""
 
@@ -36,16 +49,28 @@ def consider_wait(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     reserved = waiting_for(advisor.snapshot, pod)
     own = {each.entry.row for each in reserved if each.entry is not None}
     rows = [*own, *(row for row in rows if row not in own)]
-    for row in rows_freed_first(advisor.snapshot, pod, rows, _NODES):
-        if _consider_on(advisor, pod, row):
+    taken = len(advisor.takers)
+    found = (
+        wait
+        for row in rows_freed_first(advisor.snapshot, pod, rows, _NODES)
+        if (wait := _wait_on(advisor, pod, row)) is not None
+    )
+    for wait in found:
+        behind = _wait_behind(advisor, pod) if len(advisor.takers) > taken else None
+        if (behind is not None and advisor.propose(behind)) or advisor.propose(wait):
             return
+    if len(advisor.takers) > taken and (behind := _wait_behind(advisor, pod)) is not None:
+        advisor.propose(behind)
 
 
 def consider_wait_on(advisor: Advisor, node: str) -> None:
     """Waiting for what is expected to end on the node."""
     pod = advisor.subject.record(advisor.snapshot)
-    if pod is not None:
-        _consider_on(advisor, pod, row_of(advisor.snapshot, node))
+    if pod is None:
+        return
+    wait = _wait_on(advisor, pod, row_of(advisor.snapshot, node))
+    if wait is not None:
+        advisor.propose(wait)
 
 
 def consider_gang_wait(advisor: Advisor, pod: PodRecord) -> None:
@@ -95,14 +120,14 @@ def _reason(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple[str, .
     return (rejection.plugin, *rejection.texts)
 
 
-def _consider_on(advisor: Advisor, pod: PodRecord, row: int) -> bool:
+def _wait_on(advisor: Advisor, pod: PodRecord, row: int) -> Repair | None:
+    """Waiting for what is expected to end on a row, until the pod fits there and no other takes it."""
     snapshot = advisor.snapshot
 
     def is_enough(then: PodRecord) -> bool:
         return fits_on(snapshot, then, row) and not advisor.is_taken()
 
-    wait = _until(snapshot, advisor.subject, pod, row, is_enough)
-    return wait is not None and advisor.propose(wait)
+    return _until(snapshot, advisor.subject, pod, row, is_enough)
 
 
 def _until(
@@ -132,24 +157,102 @@ def _until(
 def _consider_gang(advisor: Advisor, pod: PodRecord) -> None:
     """The first time at which the whole job would start, by bisection over all expected ends."""
     snapshot, subject = advisor.snapshot, advisor.subject
-    nodes = snapshot.cluster.nodes
-    alive = [row for _, row in nodes.names() if nodes.alive[row]]
-    ends = sorted(end for row in alive for end in expected_ends(snapshot, pod, row))[:_GANG_ENDS]
+    ends = _all_ends(snapshot, pod)[:_GANG_ENDS]
 
-    def helps(count: int) -> list[ObjectChange] | None:
+    def helps(count: int, is_first: bool = True) -> list[ObjectChange] | None:
+        """What follows once so many have ended, if it then starts: also where others take that, unless
+        it is the first that counts."""
         with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
             then = available_reservations(snapshot, subject)
             with applied(snapshot, then), at_time(snapshot, ends[count - 1].time):
-                starts = starts_on(snapshot, advisor.goal) and not advisor.is_taken()
+                starts = starts_on(snapshot, advisor.goal) and not (is_first and advisor.is_taken())
                 return then if starts else None
 
-    if not ends or helps(len(ends)) is None:
+    def least(is_first: bool) -> int:
+        low, high = 0, len(ends)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if helps(middle, is_first) is not None else (middle, high)
+        return high
+
+    if not ends or helps(len(ends), is_first=False) is None:
         return
-    low, high = 0, len(ends)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if helps(middle) is not None else (middle, high)
-    advisor.propose(_wait_for(snapshot, ends[:high], helps(high) or [], ""))
+    soonest = least(is_first=False)
+    if (then := helps(soonest)) is not None:
+        advisor.propose(_wait_for(snapshot, ends[:soonest], then, ""))
+        return
+    behind = _wait_behind(advisor, pod)
+    if behind is not None and advisor.propose(behind):
+        return
+    if helps(len(ends)) is not None:
+        enough = least(is_first=True)
+        advisor.propose(_wait_for(snapshot, ends[:enough], helps(enough) or [], ""))
+
+
+def _all_ends(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ExpectedEnd]:
+    nodes = snapshot.cluster.nodes
+    alive = [row for _, row in nodes.names() if nodes.alive[row]]
+    return sorted(end for row in alive for end in expected_ends(snapshot, pod, row))
+
+
+def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:
+    """Waiting until those that are tried before it have started, and as many have ended as is enough;
+    None if that is not known."""
+    snapshot, goal = advisor.snapshot, advisor.goal
+    coming, ended = _all_ends(snapshot, pod), list[ExpectedEnd]()
+    first_started: dict[str, None] = {}
+    made: list[ObjectChange] = []
+    time = snapshot.now
+    with ExitStack() as stack:
+        for _ in range(_PLAYED):
+            with at_time(snapshot, time):
+                first = first_pod(snapshot, goal)
+                with started(snapshot, tried_before(snapshot, first) if first else []) as others:
+                    starts = [_start_on_node(snapshot, each) for each in others]
+                    first_started |= dict.fromkeys(taker_names(snapshot, others))
+                for change, end in starts:
+                    stack.enter_context(applied(snapshot, [change]))
+                    made.append(change)
+                    if end is not None:
+                        insort(coming, end)
+                then = available_reservations(snapshot, advisor.subject)
+                with applied(snapshot, then):
+                    is_enough = bool(ended and starts_on(snapshot, goal))
+            if is_enough:
+                break
+            if not coming:
+                return None
+            time = max(time, coming[0].time)
+            while coming and coming[0].time <= time:
+                ended.append(coming.pop(0))
+                stack.enter_context(applied(snapshot, ended[-1].changes))
+        else:
+            return None
+    gone = {(each.info, each.namespace, each.name) for end in ended for each in end.changes}
+    made = [each for each in made if (each.info, each.namespace, each.name) not in gone]
+    behind = f"; {few(list(first_started), _NODES)} should start before" if first_started else ""
+    return _wait_for(snapshot, ended, [*made, *then], behind)
+
+
+def _start_on_node(
+    snapshot: ClusterSnapshot, pod: PodRecord
+) -> tuple[ObjectChange, ExpectedEnd | None]:
+    """The change by which a pod or reservation that would start has its node, and when it ends then."""
+    node, subject = snapshot.cluster.nodes.name(pod.row), Subject.of(pod)
+    raw, usage = subject.raw(snapshot), dict(pod.cls.usage)
+    if pod.reservation is not None:
+        body = {"status": {"phase": "Available", "nodeName": node}}
+        change, end = patch(RESERVATION, raw, body, follows=True), pod.reservation.expires
+        ended = ExpectedEnd(
+            end or 0.0, f"reservation {pod.name}", (delete(RESERVATION, pod.name),), usage
+        )
+        return change, ended if end is not None else None
+    change = patch(POD, raw, {"spec": {"nodeName": node}}, follows=True)
+    estimate = snapshot.cluster.jobs.estimates.of(pod)
+    if estimate is None:
+        return change, None
+    name, gone = f"pod {pod.namespace}/{pod.name}", tuple(ended_pod(snapshot, pod))
+    return change, ExpectedEnd(snapshot.cluster.now + estimate, name, gone, usage)
 
 
 def _wait_for(

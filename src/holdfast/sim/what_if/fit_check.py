@@ -460,7 +460,7 @@ def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw 
 
 def _snapshot(cluster: HypotheticalCluster) -> ClusterSnapshot:
     """For questions only; the two share objects and scheduler."""
-    snapshot = ClusterSnapshot(cluster.scheduler, cluster.clock.epoch(), is_hypothetical=True)
+    snapshot = ClusterSnapshot(cluster.scheduler, cluster.time, is_hypothetical=True)
     for raw in cluster.objects.all():
         metadata = raw["metadata"]
         of_kind = snapshot.objects.setdefault((raw["apiVersion"], raw["kind"]), {})

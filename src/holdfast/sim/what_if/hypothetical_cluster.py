@@ -85,6 +85,7 @@ class HypotheticalCluster(ClusterParts):
         names are generated from the seed: objects of another hypothetical cluster need another one."""
         clock = VirtualClock(0.0)
         clock.advance(now)
+        self.time = now
         self.timeline = Timeline(clock)
         super().__init__(
             setup,

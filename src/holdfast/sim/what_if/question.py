@@ -67,6 +67,9 @@ _CONSTRAINTS = frozenset(("affinity", "topologySpreadConstraints", "resourceClai
 _EVICTED = 5
 """Pods evicted before the change that are named."""
 _UNSTATED = "not scheduled yet"
+_TICK = 1e-3
+"""How many seconds after the cluster came to rest it is changed: what is applied is queued behind what
+is pending already, also where timestamps of the same second do not tell."""
 _KEPT_METADATA = ("name", "namespace", "labels", "ownerReferences")
 
 
@@ -150,6 +153,7 @@ class WhatIfQuestion:
         """`before_pods` is called when everything else of the manifests has come to rest. Raises
         ChangeError, InvalidInput, NotSettled."""
         cluster = self.cluster
+        cluster.clock.advance(cluster.clock.t + _TICK)
         log = _Log(cluster)
         blocked: list[BlockedEviction] = []
 
