@@ -81,7 +81,8 @@ def status_of(
             set_condition(PLANNED, False, NOT_PLANNED, what)
         set_condition(FEASIBLE, planned.feasible, _FEASIBILITY[planned.feasible], planned.message)
     elif PLANNED in conditions:
-        status.node_name = node  # it is no longer the planned one
+        if not reservation.finished:
+            status.node_name = node  # it is no longer the planned one
         conditions.pop(FEASIBLE, None)
         if reservation.calendar.start is None:
             del conditions[PLANNED]  # the start was removed
