@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.objects import Raw, pod, reservation
 from harness.served_cluster import ServedCluster, call
@@ -174,6 +175,16 @@ def test_a_waiting_reservation_lists_what_it_waits_for(cluster: ServedCluster) -
     assert found["phase"] == "Waiting"
     assert found["summary"].endswith("are free on node-2, which is short of 2 cpu.")
     assert "pod default/running has 3 cpu: end unknown" in found["help"]
+
+
+def test_a_reservation_that_was_lost_with_its_node_says_so(tmp_path: Path) -> None:
+    lost = reservation("lost")
+    gone = {"type": "Ready", "status": "False", "reason": "Expired", "message": "node n1 is gone"}
+    lost["status"] = {"phase": "Failed", "nodeName": "n1", "conditions": [gone]}
+    file = tmp_path / "lost.yaml"
+    file.write_text(yaml.safe_dump(lost))
+    done = call("explain", "reservation", "lost", "--snapshot", str(file), "-o", "json")
+    assert json.loads(done.out)["summary"] == "It has ended and reserves nothing: node n1 is gone."
 
 
 def test_an_ended_reservation_is_explained_with_its_end(cluster: ServedCluster) -> None:

@@ -292,6 +292,30 @@ def test_describe_reservation_shows_all_fields(cluster: ServedCluster) -> None:
     assert "Scheduled   True" in text
 
 
+def test_requests_are_those_that_the_scheduler_counts(tmp_path: Path) -> None:
+    """Init containers, sidecars and pod-level resources included."""
+    first = {"name": "first", "resources": {"requests": {"cpu": "3"}}}
+    beside = {"name": "beside", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
+    objects = [
+        pod("init", "1", memory="1Gi", initContainers=[first]),
+        pod("sidecar", "1", memory="1Gi", initContainers=[beside]),
+        pod("whole", "1", memory="1Gi", resources={"requests": {"cpu": "5"}}),
+        reservation("held", "1", memory="1Gi", pod={"initContainers": [first]}),
+    ]
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    found = {}
+    for type, name in (("pod", "init"), ("pod", "sidecar"), ("pod", "whole"), ("rsv", "held")):
+        lines = call("describe", type, name, "--snapshot", str(file)).lines
+        found[name] = next(line.split()[1] for line in lines if line.startswith("Requests:"))
+    assert found == {
+        "init": "cpu=3,memory=1Gi",
+        "sidecar": "cpu=3,memory=1Gi",
+        "whole": "cpu=5,memory=1Gi",
+        "held": "cpu=3,memory=1Gi",
+    }
+
+
 def test_describe_node_lists_pods_and_reservations(cluster: ServedCluster) -> None:
     text = cluster("describe", "node/node-1").out
     lines = [line.split() for line in text.splitlines()]

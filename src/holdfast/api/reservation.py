@@ -40,6 +40,8 @@ class AllocatePolicy(StrEnum):
 
 
 DEFAULT_TTL = "24h"
+HAS_EXPIRED, NODE_GONE = "reservation has expired", "node {} is gone"
+"""Messages of the condition Ready of a reservation that ended, both with the reason Expired."""
 
 
 class ReservationControllerReference(Struct):

@@ -65,7 +65,7 @@ class PodOutputKind(PlainKind):
         text.field("Scheduler", spec.get("schedulerName"))
         text.field("Priority", spec.get("priority") or 0)
         text.field("Job", job_name(raw))
-        text.field("Requests", pairs(requests({"spec": spec})))
+        text.field("Requests", pairs(requests(raw)))
         if annotations.get(RESERVATION_AFFINITY):
             text.field("Reservation Affinity", annotations[RESERVATION_AFFINITY])
         text.listed("Reservation", await _reservation(server, raw))
@@ -116,6 +116,8 @@ def job_name(raw: Raw) -> str:
     from holdfast.api.meta import ObjectMeta
     from holdfast.scheduler.jobs.job import named_in
 
+    if name := group_name(raw):
+        return name
     metadata = raw["metadata"]
     found = named_in(
         ObjectMeta(
@@ -125,6 +127,12 @@ def job_name(raw: Raw) -> str:
         )
     )
     return found.name if found is not None else ""
+
+
+def group_name(raw: Raw) -> str:
+    """The PodGroup of `scheduling.k8s.io` that the pod is a member of."""
+    group = (raw.get("spec") or {}).get("schedulingGroup") or {}
+    return str(group.get("podGroupName") or "")
 
 
 def why_pending(raw: Raw) -> str:

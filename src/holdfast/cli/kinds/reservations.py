@@ -2,7 +2,6 @@
 reservations.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from math import floor
 from typing import Any, ClassVar
@@ -10,7 +9,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.api.calendar import BeforeStart
-from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.decode import convert
+from holdfast.api.errors import DurationError, InvalidObject, TimeError
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import (
     AT_END,
@@ -24,8 +24,10 @@ from holdfast.api.names import (
     RESOURCE_API,
     STARTS_AT,
 )
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import QuantityError, amount, shown
-from holdfast.api.reservation import DEFAULT_TTL
+from holdfast.api.reservation import DEFAULT_TTL, NODE_GONE
+from holdfast.api.resources import pod_requests
 from holdfast.api.times import format_time, parse_duration, parse_time, span_text
 from holdfast.cli.client import RESERVATION, ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
@@ -175,13 +177,16 @@ def lifetime(spec: Raw) -> str:
 
 
 def expiry(raw: Raw, now: float) -> str:
-    """`in 23h`, `never`, `expired 5m ago`; empty for one that ended otherwise."""
+    """`in 23h`, `never`, `expired 5m ago`; `node gone 5m ago` of one that was lost with its node; empty
+    for one that ended otherwise."""
     if has_ended(raw):
         expired = _condition_of(raw, "Ready", "Expired")
         if expired is None:
             return ""
+        gone = NODE_GONE.format((raw.get("status") or {}).get("nodeName"))
+        what = "node gone" if expired.get("message") == gone else "expired"
         ago = since(expired.get("lastTransitionTime"), now)
-        return f"expired {ago} ago" if ago != UNKNOWN else "expired"
+        return f"{what} {ago} ago" if ago != UNKNOWN else what
     end = end_time(raw)
     if end is None:
         return NEVER
@@ -313,18 +318,13 @@ def _describe_calendar(text: Description, raw: Raw, now: float) -> None:
         text.field("Release Unused", f"after {annotations[RELEASE_IF_UNUSED_AFTER]}")
 
 
-def requests(template: Raw | None) -> dict[str, str]:
-    """The requests of a template's containers."""
-    total: dict[str, int] = {}
-    for container in ((template or {}).get("spec") or {}).get("containers") or ():
-        resources = container.get("resources") or {}
-        asked: Mapping[str, Any] = {
-            **(resources.get("limits") or {}),
-            **(resources.get("requests") or {}),
-        }
-        for name, quantity in asked.items():
-            total[name] = total.get(name, 0) + _amount(name, quantity)
-    return {name: shown(name, value) for name, value in total.items()}
+def requests(pod: Raw | None) -> dict[str, str]:
+    """The requests of a pod or a pod template, as the scheduler counts them; none of an invalid one."""
+    try:
+        found = pod_requests(convert(pod or {}, Pod))
+    except InvalidObject:
+        return {}
+    return {name: shown(name, value) for name, value in found.items()}
 
 
 def _amount(name: str, quantity: Any) -> int:

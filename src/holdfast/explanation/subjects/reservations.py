@@ -1,6 +1,7 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
 from holdfast.api.names import CAN_PREEMPT
+from holdfast.api.reservation import HAS_EXPIRED
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
@@ -71,9 +72,12 @@ def _ended(raw: Raw) -> str:
     if status.get("phase") == "Succeeded":
         whom = f"pod {few(owners)}" if owners else "its owner"
         return f"It was allocated to {whom} (allocateOnce) and reserves nothing more."
-    ready = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
-    if any(each.get("reason") == "Expired" for each in ready):
-        return "It has expired and reserves nothing."
+    for each in status.get("conditions") or ():
+        if (each.get("type"), each.get("reason")) == ("Ready", "Expired"):
+            why = each.get("message")
+            if why and why != HAS_EXPIRED:
+                return f"It has ended and reserves nothing: {why}."
+            return "It has expired and reserves nothing."
     return "It has ended and reserves nothing."
 
 

@@ -13,6 +13,7 @@ from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import Condition, condition
 from holdfast.api.names import AT_END
+from holdfast.api.reservation import HAS_EXPIRED, NODE_GONE
 from holdfast.api.times import format_duration, parse_time
 from holdfast.scheduler.cluster.decisions import (
     Decision,
@@ -114,13 +115,13 @@ class ReservationLifecycle:
             if reservation.once and self._is_used(reservation):
                 self._finish(reservation, SUCCEEDED, "", now)
             else:
-                self._finish(reservation, EXPIRED, "reservation has expired", now)
+                self._finish(reservation, EXPIRED, HAS_EXPIRED, now)
             return
         pod = reservation.pod
         if pod is not None and pod.row >= 0:
             node = self._cluster.nodes.name(pod.row)
             if reservation.node_gone or not self._cluster.nodes.alive[pod.row]:
-                self._finish(reservation, EXPIRED, f"node {node} is gone", now)
+                self._finish(reservation, EXPIRED, NODE_GONE.format(node), now)
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
