@@ -60,6 +60,17 @@ def test_the_queue_that_a_group_names_is_shown_also_if_it_does_not_exist() -> No
     }
 
 
+def test_a_pod_whose_condition_has_no_message_is_unschedulable_still() -> None:
+    """Anonymized snapshots have no messages."""
+    waiting = pod("big", 30)
+    waiting["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    }
+    found = PendingObject().rows(_snapshot(node("n1", 4), waiting, pod("new")), Query())
+    state = [column.name for column in found.columns].index("STATE")
+    assert [row.cells[state] for row in found.rows] == ["Unschedulable", "Active"]
+
+
 def test_more_important_ones_come_first_without_queues() -> None:
     snapshot = _snapshot(node("n1", 4), pod("low"), pod("high", priority=10))
     assert _names(snapshot) == ["high", "low"]

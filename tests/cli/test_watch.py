@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.objects import Raw, pod, reservation
+from harness.objects import Raw, core_group, core_pods, pod, reservation
 from harness.served_cluster import ServedCluster, call
 from holdfast.cli.client import RESERVATION
 from holdfast.cli.get import get
@@ -126,6 +126,42 @@ def test_nodes_show_new_figures_and_pods_leave_the_queue(cluster: ServedCluster)
     assert [line.split()[3] for line in lines[1:]] == ["Active", "Scheduled"]
 
 
+def test_a_place_in_the_queue_is_shown_again_when_another_pod_comes_in_before(
+    cluster: ServedCluster,
+) -> None:
+    high = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 10,
+    }
+    cluster.create(high)
+    first = pod("first", "1", memory="1Gi", priorityClassName="high")
+    steps = [
+        ("PLACE", lambda: cluster.create(pod("later", "1", memory="1Gi"))),
+        ("later", lambda: cluster.create(first)),
+    ]
+    lines = watched(cluster, ["queue"], steps, " 2\n").splitlines()
+    assert [(row[0], row[-1]) for row in map(str.split, lines[1:])] == [
+        ("Pod/default/later", "1"),
+        ("Pod/default/first", "1"),
+        ("Pod/default/later", "2"),
+    ]
+    for name in ("first", "later"):
+        cluster.server.delete(f"/api/v1/namespaces/default/pods/{name}")
+
+
+def test_running_members_of_a_core_pod_group_are_counted(cluster: ServedCluster) -> None:
+    cluster.create(core_group("train", 1), *core_pods("train", 2, memory="1Gi"))
+    steps = [("train", cluster.settle)]
+    lines = watched(cluster, ["podgroups"], steps, "   2   ").splitlines()
+    assert (lines[1].split()[3], lines[-1].split()[3]) == ("0", "2")
+    assert cluster("get", "pg", "train").rows()[1][3] == "2"
+    assert "Running:         2" in cluster("describe", "pg", "train").out
+    jobs = [row[5] for row in cluster("get", "pods").rows() if row[0].startswith("train-")]
+    assert jobs == ["train", "train"]
+
+
 class Faulty:
     """Lists twice; between, the watch breaks in some way."""
 
@@ -212,6 +248,22 @@ def test_a_refused_watch_ends_the_command() -> None:
             },
             "expired 5m ago",
         ),
+        (
+            {"ttl": "30m"},
+            {
+                "phase": "Failed",
+                "nodeName": "n1",
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "reason": "Expired",
+                        "message": "node n1 is gone",
+                        "lastTransitionTime": "2026-01-01T00:55:01Z",
+                    }
+                ],
+            },
+            "node gone 5m ago",
+        ),
     ],
 )
 def test_expiry_is_a_time_to_go(spec: Raw, status: Raw, text: str) -> None:
@@ -250,7 +302,7 @@ def test_names_and_namespaces_are_suggested(cluster: ServedCluster) -> None:
     assert cluster("get", "pods", "-A", "lamp").err == (
         "error: a resource cannot be retrieved by name across all namespaces\n"
     )
-    assert '"items": []' in cluster("get", "pg", "-o", "json").out
+    assert '"items": []' in cluster("get", "pg", "-n", "shop", "-o", "json").out
     assert "Reservation:" in cluster("describe", "pod", "lamp").out
 
 

@@ -83,13 +83,12 @@ async def _follow_snapshot(
         if unlisted:
             continue
         fresh = kind.rows(live.snapshot, query)
-        steady = [i for i, c in enumerate(fresh.columns) if c.name not in kind.unsteady]
         for row in fresh.rows:
             before = rows.pop(_uid(row.object), None)
-            if before is None or _cells(before, columns, fresh.columns, steady) != [
-                row.cells[i] for i in steady
-            ]:
-                show(ADDED if before is None else MODIFIED, row, fresh.columns)
+            if before is None:
+                show(ADDED, row, fresh.columns)
+            elif kind.is_changed(_by_name(before, columns), _by_name(row, fresh.columns)):
+                show(MODIFIED, row, fresh.columns)
         for row in rows.values():
             at = [column.name for column in columns].index(kind.status)
             cells = [*row.cells]
@@ -98,12 +97,9 @@ async def _follow_snapshot(
         rows, columns = {_uid(row.object): row for row in fresh.rows}, fresh.columns
 
 
-def _cells(
-    row: OutputRow, old: Sequence[OutputColumn], new: Sequence[OutputColumn], steady: Sequence[int]
-) -> list[str]:
-    """The cells of a row that was shown in other columns."""
-    by_name = dict(zip((column.name for column in old), row.cells, strict=True))
-    return [by_name.get(new[i].name, "") for i in steady]
+def _by_name(row: OutputRow, columns: Sequence[OutputColumn]) -> dict[str, str]:
+    """The cells of a row, by the names of their columns, which may be others in the next batch."""
+    return dict(zip((column.name for column in columns), row.cells, strict=True))
 
 
 async def _batches(source: AsyncIterator[WatchedChange]) -> AsyncIterator[list[WatchedChange]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple
 
@@ -27,6 +27,10 @@ _READ = (
     KINDS[WORKLOAD_API, "PodGroup"],
     KINDS[VOLCANO_API, "Queue"],
 )
+
+
+_WATCHED_PLACES = 100
+"""The places at the head of the queue whose changes are shown by a watch."""
 
 
 class _Place(NamedTuple):
@@ -76,6 +80,12 @@ class PendingObject(SnapshotKind):
             rows.append(OutputRow(place.raw, _cells(place, number, snapshot)))
         missing = [_not_pending(snapshot, name, query) for name in query.names if name not in found]
         return Found(rows, self.columns, tuple(missing), elsewhere)
+
+    def is_changed(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Also if only its place has, of the first ones: in a long queue every pod that gets a node
+        would have all rows shown again."""
+        has_moved = before["PLACE"] != after["PLACE"] and int(after["PLACE"]) <= _WATCHED_PLACES
+        return has_moved or super().is_changed(before, after)
 
     def last_status(self, snapshot: ClusterSnapshot, raw: Raw) -> str:
         """`Scheduled`, if it is there still."""
@@ -246,8 +256,9 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
     pod, raw = place
     queue = snapshot.cluster.jobs.queues.of(pod)
     status = raw.get("status") or {}
-    message = _condition_message(raw)
-    state = "Gated" if pod.gates else "Unschedulable" if message else "Active"
+    failed = _failed_condition(raw)
+    message = str(failed.get("message") or "")
+    state = "Gated" if pod.gates else "Unschedulable" if failed else "Active"
     if state == "Active" and snapshot.scheduler.profile_of(pod.scheduler) is None:
         state, message = "NotServed", _not_served(snapshot, pod)
     return [
@@ -274,10 +285,11 @@ def _not_served(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     return f"no profile of the scheduler serves spec.schedulerName {pod.scheduler}{hint}"
 
 
-def _condition_message(raw: Raw) -> str:
-    """The message of its condition: why it has no node."""
+def _failed_condition(raw: Raw) -> Raw:
+    """The condition that says that it has no node; empty if there is none. Its message says why, except
+    in an anonymized snapshot."""
     kind = "PodScheduled" if raw["kind"] == "Pod" else "Scheduled"
     for each in (raw.get("status") or {}).get("conditions") or ():
         if each.get("type") == kind and each.get("status") == "False":
-            return str(each.get("message") or "")
-    return ""
+            return dict(each)
+    return {}

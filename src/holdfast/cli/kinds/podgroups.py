@@ -1,5 +1,8 @@
 """Output of PodGroups, of any API group."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import (
     QUEUE_NAME_ANNOTATION,
@@ -8,13 +11,24 @@ from holdfast.api.names import (
     WORKLOAD_API,
 )
 from holdfast.api.pod_groups import INITIALLY_SCHEDULED, group_state
-from holdfast.cli.client import ObjectLister, Raw
-from holdfast.cli.kinds.kind import OutputColumn, PlainKind
+from holdfast.cli.client import POD, ObjectLister, Raw
+from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
+from holdfast.cli.kinds.pods import group_name
+from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching
 from holdfast.cli.printing import Description, age, events, pairs
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_Name = tuple[str, str]
+"""Namespace and name."""
+_INFOS = tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API))
 
 
-class PodGroupKind(PlainKind):
-    infos = tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API))
+class PodGroupKind(SnapshotKind):
+    """The status of a PodGroup of `scheduling.k8s.io` has no number of running members: its pods are
+    counted."""
+
+    infos = _INFOS
+    reads = (*_INFOS, POD)
     status = "PHASE"
     columns = (
         OutputColumn("NAME"),
@@ -28,7 +42,33 @@ class PodGroupKind(PlainKind):
         OutputColumn("MESSAGE", wide=True),
     )
 
-    def cells(self, raw: Raw, now: float) -> list[str]:
+    async def find(self, server: ObjectLister, query: Query) -> Found:
+        objects, missing = await self.objects(server, query)
+        running: Counter[_Name] = Counter()
+        if any(raw["apiVersion"] == WORKLOAD_API for raw in objects):
+            pods, _ = await server.listed(POD, query.namespace, fields="status.phase=Running")
+            running = _running(pods)
+        return self._found(objects, running, server.now(), missing)
+
+    def rows(self, snapshot: ClusterSnapshot, query: Query) -> Found:
+        matches = matching(query)
+        objects = [
+            raw
+            for info in self.infos
+            for raw in snapshot.all(info)
+            if query.namespace in ("", raw["metadata"].get("namespace"))
+            and (not query.names or raw["metadata"]["name"] in query.names)
+            and matches(raw)
+        ]
+        return self._found(sorted(objects, key=self.order), _running(snapshot.all(POD)), snapshot.now)
+
+    def _found(
+        self, objects: list[Raw], running: Counter[_Name], now: float, missing: tuple[str, ...] = ()
+    ) -> Found:
+        rows = [OutputRow(raw, self._cells(raw, running[_name(raw)], now)) for raw in objects]
+        return Found(rows, self.columns, missing)
+
+    def _cells(self, raw: Raw, running: int, now: float) -> list[str]:
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         metadata, is_core = raw["metadata"], raw["apiVersion"] == WORKLOAD_API
         phase = group_state(raw) if is_core else status.get("phase")
@@ -40,7 +80,7 @@ class PodGroupKind(PlainKind):
             metadata["name"],
             ("Terminating" if metadata.get("deletionTimestamp") else phase) or "Pending",
             str(needs or 1),
-            "" if is_core else str(status.get("running") or 0),
+            str(running if is_core else status.get("running") or 0),
             queue or spec.get("queue") or "",
             age(raw, now),
             pairs(spec.get("minResources")),
@@ -54,7 +94,10 @@ class PodGroupKind(PlainKind):
         text = Description()
         text.field("API Version", raw["apiVersion"])
         text.field("Namespace", metadata.get("namespace"))
-        for column, cell in zip(self.columns, self.cells(raw, now), strict=True):
+        query = Query((metadata["name"],), metadata.get("namespace") or "")
+        rows = (await self.find(server, query)).rows
+        (cells,) = [row.cells for row in rows if row.object["apiVersion"] == raw["apiVersion"]]
+        for column, cell in zip(self.columns, cells, strict=True):
             text.field(column.name.capitalize(), cell)
         for counted in () if raw["apiVersion"] == WORKLOAD_API else ("succeeded", "failed"):
             text.field(f"{counted.capitalize()} Pods", status.get(counted, 0))
@@ -62,6 +105,20 @@ class PodGroupKind(PlainKind):
         name, namespace = metadata["name"], metadata.get("namespace")
         text.note(f"holdfast explain podgroup {name} -n {namespace}: which members fit, and why not")
         return text.text()
+
+
+def _name(raw: Raw) -> _Name:
+    return raw["metadata"].get("namespace") or "", raw["metadata"]["name"]
+
+
+def _running(pods: Iterable[Raw]) -> Counter[_Name]:
+    """The number of running members of each PodGroup of `scheduling.k8s.io`."""
+    found: Counter[_Name] = Counter()
+    for raw in pods:
+        name = group_name(raw)
+        if name and (raw.get("status") or {}).get("phase") == "Running":
+            found[raw["metadata"].get("namespace") or "", name] += 1
+    return found
 
 
 _WHY = (("Unschedulable", "True"), (INITIALLY_SCHEDULED, "False"))

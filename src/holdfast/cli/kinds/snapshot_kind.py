@@ -3,7 +3,7 @@ pending.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from holdfast.api.kinds import KindInfo
@@ -24,6 +24,12 @@ class SnapshotKind(OutputKind):
     @abstractmethod
     def rows(self, snapshot: ClusterSnapshot, query: Query) -> Found:
         """A row for each queried object of the snapshot."""
+
+    def is_changed(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Whether a watch shows the row again; cells are given by column."""
+        return any(
+            before.get(name, "") != cell for name, cell in after.items() if name not in self.unsteady
+        )
 
     def last_status(self, snapshot: ClusterSnapshot, raw: Raw) -> str:
         """What the status column says of an object that is no longer among the rows."""
