@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.api.names import NO_PROVISIONER
 from holdfast.sim.forecast.answers import StartAnswer, StartStatus
 from holdfast.sim.forecast.run_times import DurationHistory
 from holdfast.sim.forecast.targets import NoSuchTarget, find_targets
@@ -505,3 +506,18 @@ def test_an_invalid_schedule_has_no_occurrences() -> None:
     objects = [schedule(schedule="0 25 * * *")]
     with pytest.raises(NoSuchTarget, match='reservationschedule "s": '):
         find_targets(objects, "reservationschedule", "s", "", NOON)
+
+
+@pytest.mark.parametrize(("provisioner", "notes"), [("ebs.csi.aws.com", 1), (NO_PROVISIONER, 0)])
+def test_a_volume_that_a_provisioner_has_to_make_is_named(provisioner: str, notes: int) -> None:
+    spec: Raw = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+    spec["resources"] = {"requests": {"storage": "1Gi"}}
+    named = {"name": "c", "namespace": "default"}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": named, "spec": spec}
+    kept = {"kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": provisioner}
+    wants = pod("b")
+    wants["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    report = asked([node(), claim, {"apiVersion": "storage.k8s.io/v1", **kept}, wants], "pod", "b")
+    found = [each for each in report.notes if "it is assumed that" in each]
+    assert len(found) == notes
+    assert all("ebs.csi.aws.com makes the volume for claim default/c" in each for each in found)

@@ -29,6 +29,7 @@ from holdfast.api.documents import Document
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.times import format_duration, format_time
 from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.assumed_volumes import assumed_volumes
 from holdfast.sim.forecast.answers import (
     EstimateAnswer,
     ForecastReport,
@@ -116,6 +117,7 @@ class Forecaster:
         ordered = sorted(in_order_seen(documents), key=lambda each: not _is_node(each.data))
         self.scenario: Scenario = read_scenario(ordered, setup.object_kinds())
         objects = [each.data for each in documents if isinstance(each.data, dict)]
+        self._assumed = assumed_volumes(objects)
         history = history or DurationHistory()
         history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
         self._pods = {ForecastTarget(raw).name for raw in objects if raw.get("kind") == "Pod"}
@@ -160,6 +162,7 @@ class Forecaster:
                 "tried again depends on it, the start is a range"
             )
         if outcomes:
+            report.notes += self._assumed
             report.notes.append("pods that somebody creates later are not taken into account")
         return report
 
