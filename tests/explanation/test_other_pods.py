@@ -11,6 +11,7 @@ from explanation.test_situations import (
     DB,
     ESTIMATE,
     N1,
+    QUEUE,
     annotated,
     as_they_are,
     full,
@@ -20,7 +21,7 @@ from explanation.test_situations import (
     world_of,
 )
 from explanation.test_workloads import owner, workload
-from harness.objects import Raw, node, pod, pod_group, reservation
+from harness.objects import Raw, node, pod, pod_group, queue, reservation
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 
@@ -267,6 +268,25 @@ def test_a_single_pod_waits_for_the_end_of_what_starts_before_it() -> None:
     (advice,) = explained_pod(soon, first, pod("p", "6")).advice
     assert advice.text.startswith("wait 50m, until ")
     assert "pod default/soon, pod default/first should end; default/first" in advice.text
+
+
+def in_queue(raw: Raw, name: str, created: str) -> Raw:
+    raw["metadata"] |= annotated(**{QUEUE: name}) | {"creationTimestamp": created}
+    return raw
+
+
+def test_the_queue_with_the_smallest_part_of_its_share_is_served_first() -> None:
+    """The older pod is of a queue that has some of its share already."""
+    has = in_queue(full("has", "2", "n1"), "a", "2025-12-31T20:00:00Z")
+    old = in_queue(pod("old", "4"), "a", "2025-12-31T21:00:00Z")
+    new = in_queue(pod("new", "4"), "b", "2025-12-31T22:00:00Z")
+    queues, objects = [queue("a"), queue("b")], [has, old, new]
+    world = world_of([N1, *queues, *objects])
+    assert world.node_of("new") == "n1" and not world.node_of("old")
+    first = explained_pod(*queues, has, old, new)
+    assert first.summary.startswith("It fits now: n1.")
+    second = explained_pod(*queues, has, new, old)
+    assert second.summary == "It would fit now: n1, but default/new is tried before it and takes n1."
 
 
 def test_a_single_pod_counts_the_gangs_ahead_of_it() -> None:

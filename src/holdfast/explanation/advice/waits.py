@@ -19,7 +19,7 @@ from holdfast.explanation.facts.expected_ends import (
     expected_ends,
     rows_freed_first,
 )
-from holdfast.explanation.facts.other_pods import first_pod, started, taker_names, tried_before
+from holdfast.explanation.facts.other_pods import first_pod, started_before, taker_names
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair
@@ -207,7 +207,7 @@ def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:
         for _ in range(_PLAYED):
             with at_time(snapshot, time):
                 first = first_pod(snapshot, goal)
-                with started(snapshot, tried_before(snapshot, first) if first else []) as others:
+                with started_before(snapshot, first) as others:
                     starts = [_start_on_node(snapshot, each) for each in others]
                     first_started |= dict.fromkeys(taker_names(snapshot, others))
                 for change, end in starts:

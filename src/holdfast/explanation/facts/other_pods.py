@@ -204,9 +204,25 @@ def started(snapshot: ClusterSnapshot, leaders: Iterable[PodRecord]) -> Iterator
         yield found
 
 
-def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
+@contextmanager
+def started_before(snapshot: ClusterSnapshot, pod: PodRecord | None) -> Iterator[list[PodRecord]]:
+    """Places those that are tried before the pod or its gang, if they would start; until the end of the
+    block."""
+    if pod is None:
+        yield []
+        return
+    queues, waiting = snapshot.cluster.jobs.queues, snapshot.scheduler.queue.waiting(with_jobs=True)
+    with ExitStack() as stack:
+        if queues:
+            stack.enter_context(queues.shared_out(each for each in waiting if each.row < 0))
+        yield stack.enter_context(started(snapshot, _tried_before(snapshot, pod)))
+
+
+def _tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[PodRecord]:
     """The pending pods and reservations of this scheduler, and the leaders of gangs, that are tried
-    before the pod or its gang, the first ones first. Pods of the same workload are left out."""
+    before the pod or its gang, the first ones first. Pods of the same workload are left out. Where
+    queues share capacity, the one with the smallest part of its share is next, as the allocate action
+    has it, so that each must be placed before the next is asked for."""
     scheduler, queue, jobs = snapshot.scheduler, snapshot.scheduler.queue, snapshot.cluster.jobs
     owner, job = _owner(snapshot, pod), jobs.of(pod)
     own = {each.name for each in jobs.partners(job)} if job is not None else set()
@@ -215,16 +231,32 @@ def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
         each
         for each in queue.waiting()
         if each is not pod
+        and each.row < 0
         and (each.job is None or each.job not in own)
         and not each.gates
         and not each.deletion_pending
         and scheduler.profile_of(each.scheduler) is not None
         and planned_of(snapshot, each) is None
-        and queue.comes_before(each, first)
+        and (bool(jobs.queues) or queue.comes_before(each, first))
         and not (owner and _owner(snapshot, each) == owner)
         and not _has_started(snapshot, each)
     ]
-    return sorted(found, key=queue.sort_key)[:_MOST_TRIED]
+    found.sort(key=queue.sort_key)
+    if not jobs.queues:
+        yield from found[:_MOST_TRIED]
+        return
+    lanes: dict[str, list[PodRecord]] = {}
+    for each in sorted([*found, first], key=queue.sort_key):
+        lanes.setdefault(jobs.queues.of(each), []).append(each)
+    for _ in range(_MOST_TRIED):
+        heads = {name: lane[0] for name, lane in lanes.items() if lane}
+        name = min(
+            heads,
+            key=lambda each: (jobs.queues.order_key(each, heads[each]), queue.sort_key(heads[each])),
+        )
+        if heads[name] is first:
+            return
+        yield lanes[name].pop(0)
 
 
 def _has_started(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
@@ -253,9 +285,8 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
     pod, of = first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
-    ahead = tried_before(snapshot, pod) if pod is not None else []
-    before = set(starts_on(snapshot, goal)) if ahead else set()
-    with started(snapshot, ahead) as others:
+    before = set(starts_on(snapshot, goal))
+    with started_before(snapshot, pod) as others:
         if not others or starts_on(snapshot, goal):
             return ""
         name = snapshot.cluster.nodes.name
@@ -264,7 +295,7 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
         holds = [hold for each in others if (hold := of(each)) is not None]
     # Once these have nodes, what was held for them is free.
     released = [delete(RESERVATION, hold.name) for hold in holds]
-    with applied(snapshot, released), started(snapshot, ahead if holds else []):
+    with applied(snapshot, released), started_before(snapshot, pod if holds else None):
         return "" if holds and starts_on(snapshot, goal) else text
 
 

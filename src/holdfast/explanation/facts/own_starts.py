@@ -6,7 +6,7 @@ Pods that are tried before it are placed first, as in a round.
 
 from typing import NamedTuple
 
-from holdfast.explanation.facts.other_pods import first_pod, started, takers_text, tried_before
+from holdfast.explanation.facts.other_pods import first_pod, started_before, takers_text
 from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.report import few
@@ -69,7 +69,7 @@ def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
 
 def _beside_others(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     pod = first_pod(snapshot, goal)
-    with started(snapshot, tried_before(snapshot, pod) if pod is not None else []):
+    with started_before(snapshot, pod):
         return _evicting(snapshot, goal)
 
 
@@ -117,6 +117,13 @@ def _gang_start(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = Non
         return found if _starts_without(snapshot, job, victims) else NO_START
     waiting = job.waiting()
     return _reclaiming(snapshot, waiting[0]) if waiting else NO_START
+
+
+def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
+    """The pods that a gang preempts to start, beside those that are tried before it and fit."""
+    with started_before(snapshot, next(iter(job.waiting()), None)):
+        victims = snapshot.scheduler.victims_for(job)
+        return victims if victims and _starts_without(snapshot, job, victims) else []
 
 
 def member_victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:

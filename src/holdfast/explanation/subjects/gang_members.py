@@ -8,7 +8,7 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consider_steps
 from holdfast.explanation.facts.other_pods import takers_text
-from holdfast.explanation.facts.own_starts import member_victims
+from holdfast.explanation.facts.own_starts import gang_victims, member_victims
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
@@ -79,7 +79,7 @@ def explain_member(
             f"It fits now: {node}{rest}{early}. It is queued, or the scheduler is not running."
         )
         return True
-    if not job.is_ready and not starts and (victims := snapshot.scheduler.victims_for(job)):
+    if not job.is_ready and not starts and (victims := gang_victims(snapshot, job)):
         report.summary = (
             "It starts only together with the rest of its job. "
             f"{job_text(job)}: {preemption_text(victims)}."

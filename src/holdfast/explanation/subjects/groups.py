@@ -5,6 +5,7 @@ from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.other_pods import takers_text
+from holdfast.explanation.facts.own_starts import gang_victims
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.phrases import job_text
 from holdfast.explanation.repairs.gang_changes import preemption_text, same_names, waiting_members
@@ -99,7 +100,7 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
             return f"{_more_fit(count)} now, but {takers}."
         return f"{_more_fit(count)} now; it is queued."
     more = f"{_more_fit(count)} now"
-    if victims := snapshot.scheduler.victims_for(job):
+    if victims := gang_victims(snapshot, job):
         return f"{more}; {preemption_text(victims)}."
     found = reclaiming(snapshot, waiting[0])
     report.details += found.details
