@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from explanation.test_situations import (
     ESTIMATE,
+    FACTORY,
     N1,
     annotated,
     as_they_are,
     full,
     on_n1,
+    planned,
     schedule,
+    snapshot_with,
 )
 from harness.objects import Raw, pod, reservation
 from harness.world import World
 from holdfast.api.times import format_time, parse_time
+from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
+from holdfast.sim.forecast.snapshots import SnapshotForecast
 
 NOW = World().now
 
@@ -80,3 +87,71 @@ def test_a_schedule_without_a_start_is_never_due() -> None:
     report = as_they_are("ReservationSchedule", "nightly", N1, raw)
     assert report.phase == "NeverDue"
     assert "It makes no reservations: '0 18 31 2 *' has no start within 5 years." in report.summary
+
+
+# The forecast
+
+
+def forecast(name: str, *objects: Raw) -> Report:
+    """The report on a pod, with a forecast."""
+    known = [
+        {**raw, "metadata": {"uid": raw["metadata"]["name"], **raw["metadata"]}} for raw in objects
+    ]
+    for raw in known:
+        if raw["kind"] == "Pod":
+            raw["metadata"].setdefault("namespace", "default")
+    snapshot = snapshot_with(known, NOW, FACTORY)
+    snapshot.forecast = SnapshotForecast(snapshot, FACTORY)
+    (wanted,) = [r for r in known if (r["kind"], r["metadata"]["name"]) == ("Pod", name)]
+    return explain(snapshot, wanted)
+
+
+def lasting(name: str, cpu: str, estimate: str, on: str = "") -> Raw:
+    metadata = annotated(**{ESTIMATE: estimate})
+    if not on:
+        return pod(name, cpu, metadata=metadata)
+    raw = full(name, cpu, on, metadata=metadata)
+    raw["status"]["startTime"] = format_time(NOW)
+    return raw
+
+
+def test_small_pods_that_take_what_is_freed_are_counted() -> None:
+    running = [lasting(f"r{hour}", "4", f"{hour}h", "n1") for hour in (1, 2)]
+    small = [lasting(f"z{i}", "4", "10h") for i in range(2)]
+    objects = [N1, *running, *small, pod("p", "8")]
+    assert waits(as_they_are("Pod", "p", *objects)) == [2 * 3600]
+    report = forecast("p", *objects)
+    assert waits(report) == [12 * 3600]
+    assert "2 other pending pods start before" in report.advice[0].text
+    endless = [pod(f"z{i}", "4") for i in range(2)]
+    report = forecast("p", N1, *running, *endless, pod("p", "8"))
+    assert waits(report) == []
+    assert "once capacity is free, other pending pods take it: see `holdfast when`" in report.details
+
+
+def test_a_forecast_that_agrees_changes_nothing() -> None:
+    objects = [N1, lasting("a", "8", "30m", "n1"), pod("p", "8")]
+    assert forecast("p", *objects).advice == as_they_are("Pod", "p", *objects).advice
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"unschedulable": True},
+        {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        {"allocatePolicy": "Restricted"},
+    ],
+)
+def test_the_expiry_of_a_reservation_that_cannot_be_used_is_waited_for(spec: Raw) -> None:
+    peak = on_n1(reservation("peak", "6", app="web", allocateOnce=False, ttl="2h", **spec))
+    peak["metadata"]["creationTimestamp"] = format_time(NOW)
+    assert waits(forecast("p", N1, peak, pod("p", "7", app="web"))) == [7200]
+
+
+def test_the_end_of_a_planned_reservation_is_waited_for() -> None:
+    raw = planned("night", "8")
+    raw["metadata"]["annotations"]["holdfast.io/starts-at"] = format_time(NOW + 600)
+    raw["spec"]["ttl"] = "20m"
+    report = forecast("p", N1, raw, pod("p", "4"))
+    assert waits(report) == [1800]
+    assert "reservation night should end on n1" in report.advice[0].text

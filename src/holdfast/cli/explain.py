@@ -127,6 +127,7 @@ def explain(
     from holdfast.cli.snapshot import warned_snapshot
     from holdfast.explanation.explainer import declared_gang, find
     from holdfast.explanation.explainer import explain as explain_object
+    from holdfast.sim.forecast.snapshots import SnapshotForecast
 
     wanted, name = _read(kind, name)
     setup = load_setup(config)
@@ -146,6 +147,7 @@ def explain(
         where = found["metadata"].get("namespace") or ""
         raw = find(cluster, wanted.infos, name, where) or found
         await _add_deployment(server, cluster, raw)
+        cluster.forecast = SnapshotForecast(cluster, setup, await _workloads(server))
         await _add_jobs(server, cluster, raw)
         report = explain_object(cluster, raw)
         report.events = await server.events(raw)
@@ -206,6 +208,21 @@ async def _add_jobs(server: "ObjectLister", cluster: "ClusterSnapshot", raw: "Ra
         return
     known = cluster.objects.setdefault((JOB.api_version, JOB.kind), {})
     known.update({(namespace, each["metadata"]["name"]): each for each in jobs})
+
+
+async def _workloads(server: "ObjectLister") -> "list[Raw]":
+    """What creates pods, of the kinds that schedulers do not read: a forecast needs them."""
+    from holdfast.kube.decoding import WATCHED
+    from holdfast.kube.errors import KubernetesError
+    from holdfast.snapshot.reader import SNAPSHOT_KINDS
+
+    watched = [each.info for each in WATCHED]
+    found: list[Raw] = []
+    for kind in SNAPSHOT_KINDS:
+        if kind.info not in watched:
+            with suppress(KubernetesError):
+                found += (await server.listed(kind.info))[0]
+    return found
 
 
 async def _located(

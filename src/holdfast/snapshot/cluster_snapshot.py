@@ -1,6 +1,6 @@
 """The objects of a cluster and a scheduler that was fed them and is only asked. Nothing is written."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +34,24 @@ CAPACITY = (NODE, POD, RESERVATION, DEVICE, RESOURCE_SLICE, RESOURCE_CLAIM)
 """The kinds that determine the used capacity of nodes."""
 
 
+class ForecastStart(NamedTuple):
+    """When an object starts if nothing is changed."""
+
+    time: float | None
+    """None if it does not."""
+    node: str = ""
+    ended: tuple[tuple[KindInfo, str, str], ...] = ()
+    """The pods and reservations that are gone from its node by then, the latest first: kind, name and
+    namespace."""
+    pods_before: int = 0
+    """How many other pending pods start before it."""
+    is_exact: bool = True
+
+
+StartForecast = Callable[[KindInfo, str, str], ForecastStart | None]
+"""Called with the kind, the name and the namespace of a pending object. None if nothing is known."""
+
+
 @dataclass(slots=True)
 class ClusterSnapshot:
     scheduler: Scheduler
@@ -46,6 +64,8 @@ class ClusterSnapshot:
     """What could not be read."""
     is_hypothetical: bool = False
     """Whether the pods that are explained are yet to be created, so that none has to be replaced."""
+    forecast: StartForecast | None = None
+    """Plays the scheduler forward from the objects as they are."""
 
     @property
     def cluster(self) -> Cluster:

@@ -7,6 +7,7 @@ deletions             deleting reservations
 device_repairs        taints, DeviceTaintRules, shared capacity and holders of devices
 eviction_budgets      PodDisruptionBudgets that forbid an eviction
 evictions             ending pods
+forecast_waits        waiting for as long as the forecast of `when` says
 gang_repairs          changes that let a whole gang start
 invalid_requests      requests for devices and exclusive CPUs that no node can satisfy
 limit_ratios          higher limits of pods on a node

@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
+from holdfast.explanation.advice.forecast_waits import (
+    WAITING,
+    agrees,
+    forecast_of,
+    forecast_wait,
+)
 from holdfast.explanation.facts.other_pods import (
     Fitting,
     replicas_that_start,
@@ -32,7 +38,7 @@ from holdfast.explanation.repairs.repair import Repair, edits_migration
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
 
 _MOST_ADVICE = 5
 _MOST_PARTIAL = 2
@@ -91,6 +97,8 @@ class Advisor:
         """The changes that help, those made together as one."""
         self.takers: dict[str, None] = {}
         """Facts about pods that are tried before it, and take the capacity that a change frees."""
+        self.never_starts = False
+        """Whether capacity is expected to be free, but it does not start by the forecast."""
         self.too_late: list[float] = []
         """Times until which a reservation would have to wait, and by which it expires."""
         self._tried: set[str] = set()
@@ -136,6 +144,14 @@ class Advisor:
         """Advises the changes together if they help; returns whether they do."""
         is_single = len(repairs) == 1
         repairs = (*self.before, *repairs)
+        if len(repairs) == 1 and repairs[0].change.actions == WAITING:
+            found = forecast_of(self.snapshot, self.goal)
+            if found is not None and not agrees(found, repairs[0], self.snapshot.now):
+                until = repairs[0].change.until or self.snapshot.now
+                if found.time is None and self._expires_by(until):
+                    self.too_late.append(until)
+                    return False
+                return self.propose_forecast(found)
         several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
         texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
         change = sum((each.change for each in repairs), ClusterChange())
@@ -172,6 +188,18 @@ class Advisor:
         sizes = repairs[0].sizes if len(repairs) == 1 else {}
         self.helpful.append(Repair(text, change, max(each.cost for each in repairs), sizes))
         self._found[text] = ranked
+        return True
+
+    def propose_forecast(self, found: ForecastStart) -> bool:
+        """Advises to wait for as long as the forecast says, which has tried it."""
+        if found.time is None:
+            self.never_starts = True
+            return False
+        wait = forecast_wait(self.snapshot, found, found.time)
+        advice = Advice(wait.text, wait.change.data(), [found.node] if found.node else [])
+        at = len(self._found) + len(self._partial)
+        self._found[wait.text] = _Ranked(10**wait.cost, 0.0, at, advice)
+        self.helpful.append(wait)
         return True
 
     def is_enough(self, each: Repair) -> bool:

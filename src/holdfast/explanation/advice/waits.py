@@ -12,10 +12,12 @@ from contextlib import ExitStack
 from holdfast.api.names import STARTS_AT
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.forecast_waits import forecast_of
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.expected_ends import (
     ExpectedEnd,
     ended_pod,
+    expected_end,
     expected_ends,
     rows_freed_first,
 )
@@ -59,8 +61,27 @@ def consider_wait(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
         behind = _wait_behind(advisor, pod) if len(advisor.takers) > taken else None
         if (behind is not None and advisor.propose(behind)) or advisor.propose(wait):
             return
-    if len(advisor.takers) > taken and (behind := _wait_behind(advisor, pod)) is not None:
-        advisor.propose(behind)
+    behind = _wait_behind(advisor, pod) if len(advisor.takers) > taken else None
+    if behind is None or not advisor.propose(behind):
+        _consider_forecast(advisor)
+
+
+def _consider_forecast(advisor: Advisor) -> None:
+    """Waiting for what ends otherwise: on another node, or a reservation that keeps the pod off in
+    another way than by its capacity."""
+    snapshot = advisor.snapshot
+    if advisor.before or not isinstance(advisor.goal, Subject) or not _anything_ends(snapshot):
+        return
+    found = forecast_of(snapshot, advisor.goal)
+    if found is not None and found.time is not None and found.time >= snapshot.now + 1:
+        advisor.propose_forecast(found)
+
+
+def _anything_ends(snapshot: ClusterSnapshot) -> bool:
+    cluster = snapshot.cluster
+    if any(not each.finished and each.expires for each in cluster.reservations.known.values()):
+        return True
+    return any(each.row >= 0 and expected_end(snapshot, each) for each in cluster.pods.values())
 
 
 def consider_wait_on(advisor: Advisor, node: str) -> None:

@@ -166,6 +166,11 @@ class Forecaster:
             report.notes.append("pods that somebody creates later are not taken into account")
         return report
 
+    def expected_start(self, target: ForecastTarget) -> tuple[ExpectedStart | None, FutureOutcome]:
+        """When it starts in the median future, which is the only one that is played."""
+        outcome = self._play(FuturePlan(MEDIAN_FUTURE), [target], 0, 1, self.options.occurrences)
+        return outcome.start_of(target), outcome
+
     def _count_without_end(self, outcome: FutureOutcome, targets: Sequence[ForecastTarget]) -> int:
         """How many pods that are there now have no known end, without those that are asked about."""
         asked = {each.name for each in targets}

@@ -364,8 +364,10 @@ class Future(Simulation):
                 self.outcome.gone.setdefault(name, Loss(entry.t, _loss(entry)))
             if is_pod:
                 self.outcome.ends[name] = entry.t
-            if entry.node:
-                known = self._releases.setdefault(entry.node, [])
+            # A reservation that expires is gone from the node on which it became Available.
+            start = self.outcome.starts.get(name)
+            if node := entry.node or (start.node if start is not None and not is_pod else ""):
+                known = self._releases.setdefault(node, [])
                 known.append(Release(name, self._evicted.pop(name, event), entry.t))
                 del known[:-_MOST_RELEASES]
 
