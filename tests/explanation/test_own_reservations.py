@@ -191,3 +191,51 @@ def test_a_reservation_that_was_used_once_names_its_owner() -> None:
         "It was allocated to pod default/p (allocateOnce) and reserves nothing more."
     )
     assert report.told == ""
+
+
+# Reservations in the way of their own pods, and of each other
+
+
+def waiting_own(cpu: str, **more: object) -> Raw:
+    raw = own("peak", cpu, preAllocation=True, **more)
+    raw["status"]["phase"] = "Waiting"
+    return raw
+
+
+def test_the_shortage_of_its_own_reservation_is_that_of_the_reservation() -> None:
+    """The pod needs one cpu, but the reservation is of no use before all of its four are free."""
+    asks = pod("p", "1", app="web", metadata=annotated(**{AFFINITY: json.dumps({"name": "peak"})}))
+    report = as_they_are("Pod", "p", N1, full("x", "8", "n1"), waiting_own("4"), asks)
+    assert "own reservation peak on n1, which is short of 4 cpu" in report.summary
+    report = as_they_are("Reservation", "peak", N1, full("x", "8", "n1"), waiting_own("4"), asks)
+    assert "short of 4 cpu" in report.summary
+
+
+def test_deleting_an_own_reservation_that_waits_comes_before_ending_pods() -> None:
+    objects = [
+        N1,
+        full("x", "4", "n1"),
+        full("y", "3", "n1"),
+        waiting_own("4"),
+        pod("p", "1", app="web"),
+    ]
+    report = as_they_are("Pod", "p", *objects)
+    assert [each.change["actions"] for each in report.advice] == [["DeleteReservation"]]
+
+
+def test_a_second_reusable_reservation_on_a_node() -> None:
+    first, second = own("a", "1"), reservation("peak", "1", app="web", ttl="0s", allocateOnce=False)
+    report = as_they_are("Reservation", "peak", N1, first, second)
+    told = [each.text.partition("; then")[0] for each in report.advice]
+    assert told == [
+        "set allocatePolicy: Aligned, so that a node may have several",
+        "set allocateOnce: true, if one pod is to use it",
+        "delete the reservation a on n1",
+    ]
+
+
+def test_a_pending_reservation_that_has_expired_is_not_told_to_shrink() -> None:
+    raw = reservation("peak", "20", ttl="1h")
+    raw["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
+    report = as_they_are("Reservation", "peak", N1, raw)
+    assert report.summary.startswith("It has expired, at 2025-12-31T01:00:00Z") and not report.advice

@@ -11,7 +11,7 @@ from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.capacity import missing_on, plans_on
 from holdfast.explanation.facts.expected_ends import SCHEDULE, schedule_of
 from holdfast.explanation.facts.holders import device_slots, kind_of_holder
-from holdfast.explanation.facts.own_reservations import own_entries
+from holdfast.explanation.facts.own_reservations import own_entries, waiting_for
 from holdfast.explanation.repairs.host_ports import conflicting_ports
 from holdfast.explanation.repairs.repair import DELETE_RESERVATION, Repair, repair
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
@@ -32,6 +32,16 @@ def consider_deletions(advisor: Advisor, pod: PodRecord, row: int) -> None:
     missing = missing_on(snapshot, pod, row)
     if missing:
         consider_plan_deletions(advisor, plans_on(snapshot, pod, row), row, missing)
+
+
+def consider_own_deletions(advisor: Advisor, pod: PodRecord) -> None:
+    """The pod's own reservation that waits, without which it may use what is free: the capacity that is
+    free on the node goes to the reservation until that has all of its own."""
+    snapshot = advisor.snapshot
+    for reservation in waiting_for(snapshot, pod):
+        if kind_of_holder(snapshot, reservation) == "Reservation" and reservation.entry is not None:
+            entry = reservation.entry
+            advisor.propose_once(("Delete",), _without_reservations(snapshot, [entry], entry.row))
 
 
 def consider_plan_deletions(

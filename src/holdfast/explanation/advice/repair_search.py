@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 from holdfast.explanation.advice.advisor import Advisor, actions_of
 from holdfast.explanation.advice.claim_selectors import fewer_constraints, other_selectors
 from holdfast.explanation.advice.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
-from holdfast.explanation.advice.deletions import consider_deletions, deletion_steps, freed_by_deletion
+from holdfast.explanation.advice.deletions import (
+    consider_deletions,
+    consider_own_deletions,
+    deletion_steps,
+    freed_by_deletion,
+)
 from holdfast.explanation.advice.device_repairs import (
     deleted_taint_rules,
     device_steps,
@@ -229,6 +234,7 @@ def _consider_single(
     consider_smaller_replicas(advisor, pod, lacking)
     for row in lacking[:_NODES]:
         consider_deletions(advisor, pod, row)
+    consider_own_deletions(advisor, pod)
     return lacking[:_NODES]
 
 

@@ -7,7 +7,7 @@ from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.smaller_requests import resize
-from holdfast.explanation.facts.capacity import requested
+from holdfast.explanation.facts.capacity import requested, row_of
 from holdfast.explanation.facts.matching_reservations import (
     UNTOLERATED,
     has_labels,
@@ -18,18 +18,27 @@ from holdfast.explanation.repairs.node_repairs import settings_repairs
 from holdfast.explanation.repairs.owner_corrections import owner_corrections
 from holdfast.explanation.repairs.repair import (
     CONFIGURE,
+    DELETE_RESERVATION,
     Repair,
     metadata_changes,
     repair,
     spec_changes,
 )
-from holdfast.explanation.verdicts import Subject
+from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.plugins.reservation import REASON_SAME_REUSABLE
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
-from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_changes import delete, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+
+_NODES = 3
+_OTHER_TERMS = (
+    ("allocatePolicy", "Aligned", "set allocatePolicy: Aligned, so that a node may have several"),
+    ("allocateOnce", True, "set allocateOnce: true, if one pod is to use it"),
+)
+"""Fields with which a reservation may be on a node beside another one with the same owners."""
 
 
 def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: Advisor) -> None:
@@ -42,6 +51,32 @@ def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: 
     for row in _rows_of_usable(snapshot, pod):
         if repairs := settings_repairs(snapshot, subject, pod, row):
             advisor.propose(*repairs)
+
+
+def consider_same_owners(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
+) -> None:
+    """For a reusable reservation that is kept off a node by another one with the same owners: other
+    terms for it, or the other one deleted."""
+    own = pod.reservation
+    nodes = sorted(n for n, each in placing.rejections.items() if REASON_SAME_REUSABLE in each.texts)
+    raw = snapshot.find(RESERVATION, own.name) if own is not None else None
+    if own is None or raw is None or not nodes:
+        return
+    others = sorted(
+        (name, entry.reservation.name)
+        for name in nodes[:_NODES]
+        for entry in snapshot.cluster.ledger.reservations.on(row_of(snapshot, name))
+        if entry.reservation.owner_spec_id == own.owner_spec_id and entry.pod.cls.exclusive
+    )
+    for field, value, text in _OTHER_TERMS:
+        change = patch(RESERVATION, raw, {"spec": {field: value}})
+        advisor.propose(repair(text, "SetTerms", [change]))
+    for node, other in others:
+        text, deleted = f"delete the reservation {other} on {node}", [delete(RESERVATION, other)]
+        made = repair(text, "DeleteReservation", deleted, DELETE_RESERVATION)
+        if advisor.propose_once(("Delete",), made):
+            return
 
 
 def consider_owners(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:

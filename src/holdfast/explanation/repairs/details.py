@@ -133,7 +133,8 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
                 slot: lack if lack <= asked[slot] else lack - excess.get(slot, 0)
                 for slot, lack in missing.items()
             }
-            yield f"closest: {name}, short of {amounts_text(snapshot, lacks)}"
+            if text := amounts_text(snapshot, {slot: n for slot, n in lacks.items() if n > 0}):
+                yield f"closest: {name}, short of {text}"
             for slot in missing:
                 of = table.slots.name(slot)
                 if who := _deciding(pod, of, asked[slot]):

@@ -21,7 +21,11 @@ from holdfast.explanation.advice.overdue_pods import consider_overdue_pods
 from holdfast.explanation.advice.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.advice.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.advice.repair_search import consider_nodes
-from holdfast.explanation.advice.reservation_repairs import consider_owners, consider_reservations
+from holdfast.explanation.advice.reservation_repairs import (
+    consider_owners,
+    consider_reservations,
+    consider_same_owners,
+)
 from holdfast.explanation.advice.rollouts import consider_rollout
 from holdfast.explanation.advice.unused_claims import Deallocation, consider_unused_claims, deallocation
 from holdfast.explanation.facts.capacity import missing_node, missing_on, plans_on, row_of, shortages
@@ -126,6 +130,8 @@ def explain_no_node(
         report.details += consider_overdue_pods(snapshot, pod, placing, advisor)
         report.details += unusable_reservations(report.reservations)
     consider_reservations(snapshot, subject, advisor)
+    if rejected is None:
+        consider_same_owners(snapshot, pod, placing, advisor)
     report.details += _consider_pending_reservations(snapshot, pod, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
     if rejected is None:
@@ -257,7 +263,10 @@ def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
         entry = own.entry
         assert entry is not None
         kind = kind_text(kind_of_holder(snapshot, own))
-        missing = missing_on(snapshot, pod, entry.row)
+        # It is of no use before all of its capacity is free, however little the pod requests.
+        slots = snapshot.cluster.nodes.slots
+        short_of = snapshot.cluster.reservations.waiting.shortage(own)
+        missing = {slot: lack for slot, lack in short_of.items() if slots.name(slot)}
         if missing:
             node, short = snapshot.cluster.nodes.name(entry.row), amounts_text(snapshot, missing)
             return f"It waits for its own {kind} {own.name} on {node}, which is short of {short}."

@@ -48,6 +48,10 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         told = condition_message(raw, "Ready")
         report.told = "" if told == report.phase else told
         report.summary = _ended(raw)
+    elif reservation.expires is not None and reservation.expires <= snapshot.now:
+        at = format_time(reservation.expires)
+        report.summary = f"It has expired, at {at} (spec.ttl or spec.expires): the scheduler ends it."
+        return report
     elif reservation.error or reservation.pod is None:
         report.told = condition_message(raw, "Scheduled") or reservation.error
         report.summary = f"It is invalid: {reservation.error}"
