@@ -203,6 +203,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, tuple[int, int, int, int]
     "a Job": ([workload("j", 4, "1", "Job")], {"Job/default/j": (4, 4, 2, 2)}),
     "a DaemonSet": ([workload("a", kind="DaemonSet")], {"DaemonSet/default/a": (2, 2, 2, 2)}),
     "a CronJob as the Job it starts": ([CRON], {"CronJob/default/nightly": (0, 2, 0, 2)}),
+    "a reservation": ([reservation("r", "1")], {"Reservation/r": (1, 1, 2, 2)}),
+    "a reservation that is too large now": ([reservation("r", "3")], {"Reservation/r": (0, 1, 0, 2)}),
     "two together": (
         [workload("one", 2), workload("two", 3)],
         {"Deployment/default/one": (2, 2, 2, 2), "Deployment/default/two": (2, 3, 2, 2)},
@@ -291,6 +293,30 @@ def test_what_is_not_checked_does_not_fit(case: str, snapshot: str, tmp_path: Pa
 def _with_priority(raw: dict[str, Any], name: str) -> dict[str, Any]:
     raw["spec"]["template"]["spec"]["priorityClassName"] = name
     return raw
+
+
+def test_advice_on_a_cron_job_is_about_its_own_template(snapshot: str, tmp_path: Path) -> None:
+    manifest = _write(tmp_path / "m.yaml", CRON)
+    done = call("check", "-f", manifest, "--snapshot", snapshot, "-o", "json")
+    (checked,) = json.loads(done.out)["objects"]
+    assert any("in the template of CronJob nightly;" in each for each in checked["details"]), checked
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [
+        (pod("p", "3", nodeName="n1"), "too little cpu"),
+        (pod("p", nodeName="n9"), "not a node that it names"),
+        (workload("a", cpu="3", kind="DaemonSet"), "too little cpu"),
+    ],
+)
+def test_nodes_that_a_pod_is_not_for_are_no_reason(
+    manifest: dict[str, Any], reason: str, snapshot: str, tmp_path: Path
+) -> None:
+    path = _write(tmp_path / "m.yaml", manifest)
+    done = call("check", "-f", path, "--snapshot", snapshot, "-o", "junit")
+    failure = ElementTree.fromstring(done.out).find(".//failure")
+    assert failure is not None and f" not fit: {reason}. " in failure.get("message", ""), done.out
 
 
 def test_pods_that_cannot_be_created(snapshot: str, tmp_path: Path) -> None:
@@ -600,4 +626,5 @@ def test_reservations_with_a_start(cpu: str, fits: bool, snapshot: str, tmp_path
         (checked,) = json.loads(done.out)["objects"]
         assert checked["object"] in ("Reservation/later", "ReservationSchedule/nightly")
         assert checked["fits"] is fits
+        assert checked["nodes"] == (2 if fits else 0)
         assert fits or "not scheduled yet" not in checked["message"], checked

@@ -201,7 +201,7 @@ def _print_table(result: "CheckResult") -> None:
             each.object,
             f"{each.document.file}:{each.field_line or each.line}",
             f"{each.placed}/{each.pods}",
-            f"{each.nodes} of {each.all_nodes}",
+            "" if each.manifest.kind == "PodGroup" else f"{each.nodes} of {each.all_nodes}",
             each.queue,
             fits,
             reason,

@@ -66,6 +66,8 @@ _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 _RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
 _BY_NODE = re.compile(r"Insufficient (\S+) by node$")
 NOTHING_HELPS = "nothing that was tried would help"
+NODE_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+"""Of a node that is not among those that the pod's node affinity names."""
 _PLAIN = {
     "node(s) had untolerated taint(s)": "untolerated taint",
     "node(s) were unschedulable": "cordoned",
@@ -75,6 +77,7 @@ _PLAIN = {
     "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
     "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
     "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
+    NODE_NOT_NAMED: "not a node that it names",
     RESERVED: "held for a starving job",
     PLANNED: "planned for reservations that start later",
 }

@@ -22,6 +22,10 @@ from holdfast.sim.scenario_objects import ScenarioObject
 from holdfast.sim.skipped_kinds import is_skipped
 
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_RESERVING = {
+    "Reservation": "spec.template.spec",
+    "ReservationSchedule": "spec.template.spec.template.spec",
+}
 _TOLERATED = ("NoSchedule", "PreferNoSchedule")
 """Effects of taints that a pod with a `nodeName` does not meet."""
 
@@ -69,6 +73,8 @@ def checkable(
         found.pod_spec = "spec"
     elif found.kind in _TEMPLATED and (data.get("spec") or {}).get("template"):
         found.pod_spec = "spec.template.spec"
+    elif found.kind in _RESERVING:
+        found.pod_spec = _RESERVING[found.kind]
     match (group, found.kind):
         case ("batch", "CronJob"):
             found.pod_spec = "spec.jobTemplate.spec.template.spec"
@@ -84,7 +90,7 @@ def checkable(
         found.name = str(key)
         made = [data]
     made = [_resumed(raw, found) for raw in made]
-    if found.pod_spec:
+    if found.pod_spec and found.kind not in _RESERVING:
         made = [_schedulable(raw, found, is_live=is_live) for raw in made]
     found.applied = [replace(document, data=raw) for raw in made]
     return found

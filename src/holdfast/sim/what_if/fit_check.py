@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 
 from holdfast.api.decode import decode
 from holdfast.api.documents import Document
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESERVATION_API, STARTS_AT
+from holdfast.api.reservation import Reservation
 from holdfast.api.times import format_time
+from holdfast.explanation.facts.pod_owners import CRON_JOB
 from holdfast.explanation.report import few
-from holdfast.explanation.subjects.no_node import plain
+from holdfast.explanation.subjects.no_node import NODE_NOT_NAMED, plain
 from holdfast.explanation.subjects.pods import explain_pod
+from holdfast.explanation.subjects.reservations import explain_reservation
 from holdfast.explanation.subjects.uncreated_pods import missing_priority_class, priority_class_text
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
@@ -39,6 +44,7 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 SCHEMA = "https://holdfast.io/schemas/check/v1"
 
+_JOB = KINDS["batch/v1", "Job"]
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 _SCHEDULE = "ReservationSchedule"
 _RESERVING = ("Reservation", _SCHEDULE)
@@ -205,8 +211,11 @@ def check_fit(
         checked.all_nodes = answer.after.nodes
         for verdict in (asked[key] for key in keys[id(manifest)][::-1] if key in asked):
             rejections = verdict.nodes
-            checked.nodes = sum(not each.texts for each in rejections)
-            checked.nodes_if_empty = sum(not each.texts or each.resolvable for each in rejections)
+            # Of a reservation that starts later this is asked for now, when its node may be in use.
+            least = checked.placed if checked.manifest.kind in _RESERVING else 0
+            checked.nodes = max(least, sum(not each.texts for each in rejections))
+            if_empty = sum(not each.texts or each.resolvable for each in rejections)
+            checked.nodes_if_empty = max(checked.nodes, if_empty)
             if verdict.refusal:
                 _refuse(cluster, checked, verdict.refusal)
         found.append(checked)
@@ -262,7 +271,9 @@ def _refuse(cluster: HypotheticalCluster, checked: CheckedObject, refusal: str) 
 
 
 def _pod_of(raw: Raw) -> Raw | None:
-    """One pod of a workload, or the pod itself."""
+    """One pod of a workload, or the pod itself; likewise a reservation, as if it started now."""
+    if raw["kind"] in _RESERVING:
+        return _reservation_of(raw)
     if raw["kind"] == "Pod":
         return {**raw, "metadata": {**raw["metadata"], "name": _ASKED, "uid": _ASKED}}
     template = (raw.get("spec") or {}).get("template")
@@ -273,15 +284,33 @@ def _pod_of(raw: Raw) -> Raw | None:
     return {**pod, "metadata": {**pod["metadata"], "uid": _ASKED}}
 
 
+def _reservation_of(raw: Raw) -> Raw:
+    template = raw["spec"]["template"] if raw["kind"] == _SCHEDULE else raw
+    given = template.get("metadata") or {}
+    annotations = {k: v for k, v in (given.get("annotations") or {}).items() if k != STARTS_AT}
+    metadata = {**given, "annotations": annotations, "name": _ASKED, "uid": _ASKED}
+    spec = {k: v for k, v in template["spec"].items() if k not in ("expires", "ttl")}
+    return {
+        "apiVersion": RESERVATION_API,
+        "kind": RESERVATION[1],
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
 def _verdicts(cluster: HypotheticalCluster, pod: Raw) -> list[NodeRejection]:
-    """Asks the scheduler about a pod that is forgotten again."""
+    """Asks the scheduler about a pod, or a reservation, that is forgotten again."""
     scheduler, now = cluster.scheduler, cluster.clock.epoch()
     objects = cluster.objects
     _, complete = objects.prepared(pod, objects.type_of(pod), restores=True)
     view = decode(complete)
     scheduler.feed(Added(view), now)
     try:
-        record = scheduler.cluster.pods.get(view.metadata.uid)
+        if isinstance(view, Reservation):
+            reservation = scheduler.cluster.reservations.get(view.metadata.name)
+            record = reservation.pod if reservation is not None else None
+        else:
+            record = scheduler.cluster.pods.get(view.metadata.uid)
         return [*place(scheduler, record).rejections.values()] if record is not None else []
     finally:
         scheduler.feed(Deleted(view), now)
@@ -317,6 +346,9 @@ def _checked(
     if waiting:
         checked.message = waiting[0].message
         checked.reasons = [*dict.fromkeys(reason for each in waiting for reason in each.reasons)]
+        if len(checked.reasons) > 1 and NODE_NOT_NAMED in checked.reasons:
+            # Of nodes that are left out by a nodeName, or that other pods of a DaemonSet are for.
+            checked.reasons.remove(NODE_NOT_NAMED)
         if all(each.waits_for == "scheduler" for each in waiting):
             checked.not_checked = f"{waiting[0].message}: see --config"
     elif not checked.pods and first.kind == "DaemonSet":
@@ -428,18 +460,38 @@ def _queue(cluster: HypotheticalCluster, objects: set[str]) -> str:
 
 
 def _explain(cluster: HypotheticalCluster, objects: Iterable[CheckedObject]) -> None:
-    """Facts and advice about the first pending pod of each object."""
+    """Facts and advice about the first pending pod, or the reservation, of each object."""
     snapshot: ClusterSnapshot | None = None
     for each in objects:
-        pod = _first_pending(cluster, each)
-        if pod is None:
+        is_reservation = each.manifest.kind in _RESERVING
+        pending = (_pending_reservation if is_reservation else _first_pending)(cluster, each)
+        if pending is None:
             continue
         snapshot = snapshot or _snapshot(cluster)
-        report = explain_pod(snapshot, pod)
+        if each.manifest.kind == CRON_JOB.kind:
+            _own(snapshot, each.names)
+        report = (explain_reservation if is_reservation else explain_pod)(snapshot, pending)
         if report.nodes:
             most = max(report.nodes, key=lambda found: (len(found.nodes), found.reason))
             each.field = _field_of(each.manifest, most.plugin, most.reason)
         each.details += [report.summary, *report.details, *(advice.text for advice in report.advice)]
+
+
+def _own(snapshot: ClusterSnapshot, names: Collection[str]) -> None:
+    """Makes a CronJob the owner of the Job that was applied in its place, so that advice names it."""
+    jobs = snapshot.objects.get((_JOB.api_version, _JOB.kind), {})
+    for (namespace, name), raw in [*jobs.items()]:
+        if f"{_JOB.kind}/{namespace}/{name}" in names:
+            owner = {"apiVersion": CRON_JOB.api_version, "kind": CRON_JOB.kind, "name": name}
+            owned = {**raw["metadata"], "ownerReferences": [{**owner, "controller": True}]}
+            jobs[namespace, name] = {**raw, "metadata": owned}
+
+
+def _pending_reservation(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw | None:
+    for raw in cluster.objects.scan(*RESERVATION):
+        if str(Key(*RESERVATION, "", raw["metadata"]["name"])) in checked.names:
+            return raw
+    return None
 
 
 def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw | None:
