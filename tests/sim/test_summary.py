@@ -1,6 +1,7 @@
 """The figures of a run."""
 
 from harness.scenarios import NODE, joined, pod_text, simulate
+from holdfast.sim.report.page import run_page
 
 
 def test_the_figures_add_up() -> None:
@@ -28,3 +29,26 @@ def test_utilisation_follows_nodes_that_come_and_go() -> None:
     gone = NODE.replace("name: n1", "name: n2, annotations: {sim.holdfast.io/delete-at: 10s}")
     result = simulate(joined(NODE, gone, pod_text("a", "4", spec="nodeName: n1")), until=20)
     assert result.summary["utilisation"]["cpu"] == {"mean": round(80 / 120, 6), "end": 1.0}
+
+
+def test_a_pod_that_was_pending_before_the_start_has_waited_since_its_creation() -> None:
+    """As in a dump, whose newest timestamp is the start."""
+
+    def dumped(name: str, cpu: str, created: str, **more: str) -> str:
+        stamp = {"creationTimestamp": f"2026-03-{created}:00:00Z", "resourceVersion": "1"}
+        return pod_text(name, cpu, metadata=stamp, **more)
+
+    result = simulate(
+        joined(
+            NODE,
+            dumped("old", "3", "01T00", runs_for="1h", spec="nodeName: n1"),
+            dumped("early", "3", "01T01"),
+            dumped("new", "1", "02T23", spec="nodeName: n1"),
+        ),
+        until=7200,
+        history=True,
+    )
+    assert result.waits == [47 * 3600]
+    assert result.summary["wait"]["max"] == 47 * 3600
+    waits = run_page("", None, result, ()).partition("Longest waits")[2]
+    assert "default/early" in waits and "47h0m0s" in waits

@@ -68,7 +68,7 @@ class SimulatedCluster(ClusterParts):
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
         self.node_usage = NodeUsage()
-        self.figures = RunFigures()
+        self.figures = RunFigures(start)
         self.history = RunHistory(self.node_usage) if history else None
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler last received them."""

@@ -58,6 +58,8 @@ class Result:
     """For a report."""
     waits: list[float] = field(default_factory=list)
     """How long each pod that was bound was pending, in order of binding."""
+    created_before: dict[str, float] = field(default_factory=dict)
+    """When pods that were pending at the start already were created: less than 0."""
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
     endless_job_pods: int = 0
@@ -121,6 +123,7 @@ class Simulation:
             node_usage=world.node_usage,
             history=world.history,
             waits=world.figures.waits,
+            created_before=world.figures.created_before,
             plugin_errors=list(self.plugin_errors.values()),
             endless_job_pods=world.kubelets.endless_job_pods(),
         )

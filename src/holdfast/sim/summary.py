@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Protocol
 
+from holdfast.api.decode import object_name
 from holdfast.api.pod import Pod
 from holdfast.local.component import ENDED
 from holdfast.local.store.objects import Raw
@@ -18,6 +19,7 @@ from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.framework.diagnosis import reasons_in
 from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.jobs.job import named_in
+from holdfast.sim.forecast.run_times import time_or_none
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.reservation_lives import reservation_figures
 
@@ -25,22 +27,33 @@ _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 
 
 class RunFigures:
-    """Figures that the final objects do not show."""
+    """Figures that the final objects do not show. `begin` is the start of the run, in seconds since the
+    epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: float) -> None:
         self.pods = 0
         self._waiting: dict[str, float] = {}
         self.waits: list[float] = []
         self.jobs: dict[str, float] = {}
         """When the first pod of each job was created."""
+        self.created_before: dict[str, float] = {}
+        """When pods that were pending at the start already were created, by their names in the timeline:
+        less than 0."""
+        self._begin = begin
 
     def pod_created(self, pod: Pod, t: float) -> None:
+        """A pod that is there at the start may have been created, and waited, before it."""
         self.pods += 1
         if not pod.spec.node_name and pod.status.phase not in ENDED:
-            self._waiting[pod.metadata.uid] = t
+            created = time_or_none(pod.metadata.creation_timestamp) if t == 0 else None
+            since = t if created is None else min(t, round(created - self._begin, 6))
+            if since < t:
+                self.created_before[object_name(pod)] = since
+            self._waiting[pod.metadata.uid] = since
             job = named_in(pod.metadata)
             if job is not None:
-                self.jobs.setdefault(f"PodGroup/{job.namespace}/{job.name}", t)
+                name = f"PodGroup/{job.namespace}/{job.name}"
+                self.jobs[name] = min(self.jobs.get(name, since), since)
 
     def pod_bound(self, uid: str, t: float) -> None:
         since = self._waiting.pop(uid, None)

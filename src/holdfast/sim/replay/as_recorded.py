@@ -32,7 +32,7 @@ class RecordedRun:
     def __init__(self, lives: RecordedLives) -> None:
         self._lives = lives
         self._usage = NodeUsage()
-        self._figures = RunFigures()
+        self._figures = RunFigures(lives.begin)
         self._timeline: list[TimelineEntry] = []
         self._moments: list[tuple[float, int, Callable[[float], None]]] = []
         self._objects: dict[int, Raw] = {}
@@ -65,6 +65,7 @@ class RecordedRun:
             unmet=[],
             node_usage=self._usage,
             waits=self._figures.waits,
+            created_before=self._figures.created_before,
         )
 
     def _at(self, t: float, rank: int, happen: Callable[[float], None]) -> None:

@@ -257,7 +257,8 @@ def _wait_table(result: Result) -> str:
     waits: list[tuple[float, str, float, str]] = []
     for entry in result.timeline:
         if entry.event == "Created":
-            created[entry.object] = entry.t
+            before = result.created_before.get(entry.object) if entry.t == 0 else None
+            created[entry.object] = entry.t if before is None else before
         elif entry.event == "Bound":
             since = created.get(entry.object, entry.t)
             if entry.t > since:
