@@ -37,7 +37,7 @@ class RunFigures:
         self.jobs: dict[str, float] = {}
         """When the first pod of each job was created."""
         self.created_before: dict[str, float] = {}
-        """When pods that were pending at the start already were created, by their names in the timeline:
+        """When pods that were pending at the start already were created, by their names in a timeline:
         less than 0."""
         self._begin = begin
 

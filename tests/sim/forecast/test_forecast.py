@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.objects import GROUP, pod_group, queue
 from holdfast.api.names import NO_PROVISIONER
 from holdfast.sim.forecast.answers import StartAnswer, StartStatus
 from holdfast.sim.forecast.run_times import DurationHistory
@@ -203,6 +204,44 @@ def test_pods_that_cron_jobs_create_later_are_neither_pending_now_nor_named_with
     assert wait(found) == 600
     assert found.pods_before == 0
     assert not [note for note in report.notes if "no known end" in note]
+
+
+def test_all_pods_of_a_job_of_a_cron_job_count() -> None:
+    """Also those that are created once others have ended."""
+    objects = [node(cpu=3), running(pod("a", cpu=1, annotations={ESTIMATE: "5h"})), pod("b")]
+    stated = cron_job("0 * * * *", completions=100)
+    template = stated["spec"]["jobTemplate"]["spec"]["template"]
+    template["metadata"] = {"annotations": {ESTIMATE: "1s"}}
+    found = answer([*objects, stated], "b", occurrences=15)
+    assert "here at 2026-01-01T13:00:" in found.until
+
+
+def test_later_pods_of_a_cron_job_do_not_fill_the_cluster() -> None:
+    """Though how long they run is not known."""
+    few = node(cpu=4)
+    few["status"]["allocatable"]["pods"] = "4"
+    objects = [few, running(pod("a", 3, annotations={ESTIMATE: "30m"})), cron_job(), pod("b", 3)]
+    report = asked(objects, name="b")
+    assert wait(report.starts[0]) == 20 * 60
+    assert (
+        "how long pods of CronJob/default/cj run is not known: it is assumed that later ones end "
+        "before the next run" in report.notes
+    )
+
+
+@pytest.mark.parametrize("within", [None, 1800.0])
+def test_beside_a_cron_job_what_never_starts_says_so(within: float | None) -> None:
+    """A queue that is too small is not a node that is."""
+    group = pod_group("g", 2)
+    group["spec"]["queue"] = "small"
+    group["metadata"] |= {"namespace": "default", "uid": "g"}
+    small = queue("small", capability={"cpu": "1"})
+    members = [pod(f"g-{i}", cpu=1, annotations={GROUP: "g"}) for i in range(2)]
+    objects = [node(cpu=4), cron_job(), small, group, *members]
+    limits = {"within": within} if within else {"occurrences": 20}
+    (found,) = asked(objects, "podgroup", "g", **limits).starts
+    assert found.status is StartStatus.NEVER
+    assert "queue small would have more cpu than its capability" in found.message
 
 
 def test_beside_such_a_schedule_what_starts_early_is_exact_and_what_is_too_large_never_starts() -> None:

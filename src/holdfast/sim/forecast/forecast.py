@@ -10,7 +10,11 @@ the latest start in these. With 30 draws, the next draw from the same distributi
 inside the range with a probability of 29/31. If there are pods of which only the latest end is known,
 one more future lets these end at once, and sets the earliest start. A target that starts in no future
 is played again with the pods whose ends are unknown ending at once, and once more without those that it
-requires by affinity: if it starts then, these are what it waits for.
+requires by affinity: if it starts then, these are what it waits for. If not, and CronJobs go on, it is
+played without their later runs: what does not start then never does.
+
+Pods that a CronJob creates later and whose run time is not known are assumed to end before its next
+run: pods that never end would soon fill the cluster.
 
 Each reservation of a ReservationSchedule and each pod of a CronJob is played, about 10 or 20 ms of CPU
 time, and there can be one a minute. The number of these is limited for all futures together: a forecast
@@ -20,14 +24,15 @@ that would need more ends early and says so, and fewer random futures are played
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from holdfast.api.documents import Document
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.times import format_duration, format_time
+from holdfast.explanation.report import few
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.assumed_volumes import assumed_volumes
 from holdfast.sim.forecast.answers import (
@@ -65,7 +70,7 @@ from holdfast.sim.forecast.run_times import (
 from holdfast.sim.forecast.targets import ForecastTarget, members_of, required_affinity
 from holdfast.sim.forecast.workloads import grouped
 from holdfast.sim.scenario import read_scenario
-from holdfast.sim.scenario_actions import Scenario
+from holdfast.sim.scenario_actions import Create, Scenario
 
 Raw = dict[str, Any]
 
@@ -141,11 +146,13 @@ class Forecaster:
         )
         stuck = [each for each in open_targets if all(o.start_of(each) is None for o in outcomes)]
         released = self._released(stuck, outcomes[0]) if stuck else {}
+        never = self._never(stuck, outcomes[0], released) if stuck else set()
         for target in targets:
             if not _is_open(target):
                 answer = self._settled(target)
             elif target in stuck:
-                answer = self._stuck(target, outcomes[0], released[target.name])
+                is_never = target.name in never
+                answer = self._stuck(target, outcomes[0], released[target.name], is_never=is_never)
             else:
                 answer = self._expected(target, outcomes)
             report.starts.append(answer)
@@ -156,6 +163,11 @@ class Forecaster:
             pods = number_of(count, "pod has", "pods have")
             when = plural(count, "it ends", "they end")
             report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
+        if outcomes and (assumed := sorted(outcomes[0].assumed)):
+            report.notes.append(
+                f"how long pods of {few(assumed)} run is not known: it is assumed that later ones end "
+                "before the next run"
+            )
         if outcomes and not outcomes[0].is_uncertain and any(map(_is_range, report.starts)):
             report.notes.append(
                 "how often pending pods were tried is not known; where the order in which they are "
@@ -216,6 +228,24 @@ class Forecaster:
             found |= {each.name: second for each in stuck if second.start_of(each) is not None}
         return found
 
+    def _never(
+        self,
+        targets: Sequence[ForecastTarget],
+        outcome: FutureOutcome,
+        released: Mapping[str, FutureOutcome],
+    ) -> set[str]:
+        """The targets that do not start even if pods without a known end end at once and CronJobs start
+        no more Jobs. With CronJobs, no future comes to rest by itself."""
+        left = [each for each in targets if released[each.name].start_of(each) is None]
+        scenario = _suspended(self.scenario)
+        if not left or scenario is None or not outcome.goes_on:
+            return set()
+        for kept in dict.fromkeys((frozenset[str](), self._required_by(left, outcome))):
+            plan = FuturePlan(RELEASED, kept=kept)
+            found = self._play(plan, left, 0, 1, self._fewest(), scenario)
+            left = [each for each in left if found.start_of(each) is None and not found.goes_on]
+        return {each.name for each in left}
+
     def _required_by(self, targets: Sequence[ForecastTarget], outcome: FutureOutcome) -> frozenset[str]:
         """Of the pods without a known end, those that the targets or their pods have a required pod
         affinity to."""
@@ -240,8 +270,9 @@ class Forecaster:
         number: int,
         of: int,
         occurrences: float,
+        scenario: Scenario | None = None,
     ) -> FutureOutcome:
-        future = Future(self.scenario, self._setup, self.now, plan, self.estimator)
+        future = Future(scenario or self.scenario, self._setup, self.now, plan, self.estimator)
         waiting = list(targets)
 
         def is_done(outcome: FutureOutcome) -> bool:
@@ -343,7 +374,12 @@ class Forecaster:
         )
 
     def _stuck(
-        self, target: ForecastTarget, outcome: FutureOutcome, released: FutureOutcome
+        self,
+        target: ForecastTarget,
+        outcome: FutureOutcome,
+        released: FutureOutcome,
+        *,
+        is_never: bool,
     ) -> StartAnswer:
         """Of what starts in no future."""
         name = target.name
@@ -380,7 +416,8 @@ class Forecaster:
                 ],
                 needs_more=max(0, len(needed) - _SHOWN),
             )
-        if outcome.cut_at is not None and name not in outcome.too_large:
+        is_never = is_never or name in outcome.too_large
+        if outcome.cut_at is not None and not is_never:
             at = format_time(self.now + outcome.cut_at)
             until = (
                 f"--within is given: without it the forecast ends after {self.options.occurrences:g} "
@@ -391,18 +428,35 @@ class Forecaster:
             return StartAnswer(
                 name, StartStatus.UNKNOWN, message=message, until="the object exists that is not found"
             )
-        if outcome.goes_on and name not in outcome.too_large:
+        if outcome.goes_on and not is_never:
             return StartAnswer(name, StartStatus.LATER, message=message, until="--within is longer")
         return StartAnswer(name, StartStatus.NEVER, message=message, until="the cluster or it changes")
 
     def _message_of_members(self, target: ForecastTarget, outcome: FutureOutcome) -> str:
+        pods = [raw for raw in self._pending if target.name in members_of(raw)]
+        messages = [outcome.messages.get(ForecastTarget(raw).name, "") for raw in pods]
+        why = next((f": {each}" for each in messages if each), "")
         if target.raw["kind"] == "Job":
-            return "none of its pods starts"
+            return f"none of its pods starts{why}"
         started = len(outcome.members.get(target.name, ()))
-        return f"{started} of the {target.needed} pods that it still needs start"
+        return f"{started} of the {target.needed} pods that it still needs start{why}"
 
     def _stamp(self, t: float | None) -> str | None:
         return format_time(self.now + t) if t is not None else None
+
+
+def _suspended(scenario: Scenario) -> Scenario | None:
+    """The scenario with its CronJobs suspended; None if it has none that are not."""
+    changed = 0
+    actions = []
+    for each in scenario.actions:
+        if isinstance(each.action, Create) and each.action.raw["kind"] == "CronJob":
+            raw = each.action.raw
+            spec = raw.get("spec") or {}
+            changed += not spec.get("suspend")
+            each = replace(each, action=Create({**raw, "spec": {**spec, "suspend": True}}))
+        actions.append(each)
+    return replace(scenario, actions=tuple(actions)) if changed else None
 
 
 def _is_node(raw: Any) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.cron import CronError, parse_cron
 from holdfast.local.kubelet import DEADLINE_REASON, Lifetimes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
@@ -55,7 +56,8 @@ _RELEASES = (SUCCEEDED, FAILED, DELETED)
 _MOST_RELEASES = 50
 """Ends of pods that are remembered per node."""
 _AT_ONCE = 1.0
-"""How long pods without a known end run in the future in which they end."""
+"""How long pods without a known end run in the future in which they end; and how long before the next
+run of a CronJob those of the last one do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,23 @@ class FutureLifetimes(Lifetimes):
         plan: FuturePlan,
         estimator: RunTimeEstimator,
         job_deadline: Callable[[Raw], float | None],
+        next_run: Callable[[Raw], tuple[str, float] | None],
     ) -> None:
-        """`job_deadline` gives the seconds from the start of a pod to the deadline of its Job."""
+        """`job_deadline` gives the seconds from the start of a pod to the deadline of its Job;
+        `next_run` the CronJob of a pod that was created in this future, and the seconds until it starts
+        another Job."""
         self._plan = plan
         self._estimator = estimator
         self._job_deadline = job_deadline
+        self._next_run = next_run
         self._fits: dict[str, Fit] = {}
         self._times: dict[str, float | None] = {}
         self.estimates: dict[str, RunTimeEstimate] = {}
         """By name, of the pods that have run."""
         self.unknown: dict[str, Raw] = {}
         """Pods that would end, nobody knows when, by name."""
+        self.assumed: set[str] = set()
+        """CronJobs whose later pods are assumed to end before the next run."""
         self.is_uncertain = False
         """Whether any pod ran or stopped for a time that is not known exactly."""
 
@@ -108,6 +116,10 @@ class FutureLifetimes(Lifetimes):
         if estimate is None:
             if is_endless(pod) or pod["metadata"].get("deletionTimestamp"):
                 return None
+            if (run := self._next_run(pod)) is not None:
+                # If none of them ended, they would soon fill the cluster.
+                self.assumed.add(run[0])
+                return ran + max(_AT_ONCE, run[1] - _AT_ONCE)
             self.unknown[_name(pod)] = pod
             is_released = self._plan.kind == RELEASED and _name(pod) not in self._plan.kept
             return ran + _AT_ONCE if is_released else None
@@ -207,6 +219,8 @@ class FutureOutcome:
     """By the name of the pod."""
     unknown: dict[str, Raw] = field(default_factory=dict)
     """Pods that ran and whose ends are not known, by name."""
+    assumed: set[str] = field(default_factory=set)
+    """CronJobs whose later pods are assumed to end before the next run."""
     goes_on: bool = False
     """Whether pods still come to their ends after the horizon."""
     is_uncertain: bool = False
@@ -251,7 +265,7 @@ class Future(Simulation):
     ) -> None:
         super().__init__(scenario, setup, start=start, audit=False)
         self._estimator = estimator
-        self.lifetimes = FutureLifetimes(plan, estimator, self._job_deadline)
+        self.lifetimes = FutureLifetimes(plan, estimator, self._job_deadline, self._next_run)
         self.world.kubelets.lifetimes = self.lifetimes
         self.world.stores_events = False
         if plan.kind in (LOW_FUTURE, SAMPLED):
@@ -311,6 +325,7 @@ class Future(Simulation):
         outcome.estimates = self.lifetimes.estimates
         outcome.is_uncertain = self.lifetimes.is_uncertain
         outcome.unknown = self.lifetimes.unknown
+        outcome.assumed = self.lifetimes.assumed
         if outcome.cut_at is not None:
             planner, cluster = world.scheduler.hold_planner, world.scheduler.cluster
             outcome.too_large = {
@@ -343,6 +358,25 @@ class Future(Simulation):
         began, started = (now if each is None else each for each in (began, started))
         return max(0.0, began + float(deadline) - started)
 
+    def _next_run(self, pod: Raw) -> tuple[str, float] | None:
+        if self._is_there_now(pod):
+            return None
+        cron_job = self._owner_of(self._owner_of(pod, "Job"), "CronJob")
+        spec = (cron_job or {}).get("spec") or {}
+        now = self.world.clock.epoch()
+        try:
+            due = parse_cron(str(spec.get("schedule")), spec.get("timeZone")).next_after(now)
+        except CronError:
+            return None
+        return (_name(cron_job), due - now) if cron_job is not None and due is not None else None
+
+    def _owner_of(self, raw: Raw | None, kind: str) -> Raw | None:
+        owner = controller_in(raw) if raw is not None else None
+        if raw is None or owner is None or owner.get("kind") != kind:
+            return None
+        namespace = raw["metadata"].get("namespace") or ""
+        return self.world.objects.get(Key("batch", kind, namespace, str(owner.get("name"))))
+
     def _take_note(self) -> None:
         """Reads the new entries of the timeline."""
         entries = self.world.timeline.entries
@@ -372,18 +406,20 @@ class Future(Simulation):
                 del known[:-_MOST_RELEASES]
 
     def _occurrences(self, name: str) -> int:
-        """1 if a ReservationSchedule created the reservation; if a CronJob created the Job, how many
-        pods run at a time."""
+        """1 if a ReservationSchedule created the reservation, or a CronJob the Job of the pod or a
+        suspended Job."""
         kind, *rest = name.split("/")
         match kind, rest:
             case "Reservation", [name]:
                 raw = self.world.objects.get(Key("scheduling.koordinator.sh", kind, "", name))
                 return int(_is_owned_by(raw, "ReservationSchedule"))
+            case "Pod", [namespace, name]:
+                job = self._owner_of(self.world.objects.get(pod_key(namespace, name)), "Job")
+                return int(_is_owned_by(job, "CronJob"))
             case "Job", [namespace, name]:
                 raw = self.world.objects.get(Key("batch", kind, namespace, name))
-                spec = (raw or {}).get("spec") or {}
-                pods = max(1, spec.get("parallelism") or 1)
-                return pods if _is_owned_by(raw, "CronJob") else 0
+                is_suspended = bool(((raw or {}).get("spec") or {}).get("suspend"))
+                return int(is_suspended and _is_owned_by(raw, "CronJob"))
         return 0
 
     def _start(self, entry: TimelineEntry) -> None:
