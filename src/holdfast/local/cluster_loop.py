@@ -19,6 +19,7 @@ from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import GRACE, Namespaces
 from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of
 from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, device_of, new_node
+from holdfast.local.pod_resize import PodResizes
 from holdfast.local.resource_slices import device_class, slices_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, Raw, StoreChange, node_key
@@ -53,6 +54,7 @@ def served_components(
     return [
         NodeRegistration(objects, clock, timers, heartbeats),
         PodGC(objects, clock, timers, kubelets),
+        PodResizes(objects, clock, world.recorder),
         Namespaces(objects, clock, timers, kubelets, world.record, namespace_grace),
         WorkloadControllers(objects, clock, timers, kubelets, world.recorder),
         EndpointsController(objects, clock, timers),

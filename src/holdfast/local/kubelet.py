@@ -120,7 +120,7 @@ class FullReports:
 def _container(container: Raw, state: Raw) -> Raw:
     runs = "running" in state
     image = container.get("image", "")
-    return {
+    status = {
         "name": container["name"],
         "image": image,
         "imageID": image,
@@ -130,6 +130,12 @@ def _container(container: Raw, state: Raw) -> Raw:
         "started": runs,
         "restartCount": 0,
     }
+    if runs:
+        resources = container.get("resources") or {}
+        status["resources"] = resources
+        if resources.get("requests"):
+            status["allocatedResources"] = resources["requests"]
+    return status
 
 
 def _stopped(status: Raw, well: bool, now: str) -> Raw:

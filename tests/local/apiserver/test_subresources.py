@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import PODS, LiveServer
+from harness.apiserver import PODS, Answer, LiveServer
 from harness.objects import pod
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -173,7 +173,8 @@ def test_pending_and_unhealthy_pods_are_evicted_past_a_budget(server: LiveServer
 )
 def test_only_cpu_and_memory_are_resized(server: LiveServer, change: dict[str, Any], code: int) -> None:
     amounts = {"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"}
-    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    limits = {**amounts, "memory": "2Gi"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": limits}}
     server.post(PODS, pod("resized", containers=[container]))
     raw = server.get(f"{PODS}/resized").body
     now = raw["spec"]["containers"][0]
@@ -183,6 +184,32 @@ def test_only_cpu_and_memory_are_resized(server: LiveServer, change: dict[str, A
     assert answer.code == code, answer.text
     if code == 422:
         assert "spec: Forbidden: only cpu and memory resources are mutable" in answer.message
+
+
+def test_a_resize_keeps_the_qos_class_and_stays_within_the_node(server: LiveServer) -> None:
+    node = {"kind": "Node", "metadata": {"name": "small"}}
+    node["status"] = {"allocatable": {"cpu": "2", "memory": "1Gi"}}
+    server.post("/api/v1/nodes", node)
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    server.post(PODS, pod("exact", nodeName="small", containers=[container]))
+
+    def resized(**resources: dict[str, str]) -> Answer:
+        change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+        media = "application/strategic-merge-patch+json"
+        return server.patch(f"{PODS}/exact/resize", change, media)
+
+    answer = resized(requests={"cpu": "500m"})
+    assert answer.code == 422
+    assert "Pod QOS Class may not change as a result of resizing" in answer.message
+    assert resized(requests={"cpu": "2"}, limits={"cpu": "2"}).code == 200
+    answer = resized(requests={"cpu": "3"}, limits={"cpu": "3"})
+    assert answer.code == 403
+    assert answer.message == (
+        'pods "exact" is forbidden: node didn\'t have enough allocatable resources: cpu, requested: '
+        "3000, allocatable: 2000"
+    )
+    assert answer.body["details"]["causes"] == [{"reason": "NodeCapacity"}]
 
 
 @pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])

@@ -7,10 +7,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.raw_objects import Raw
+from holdfast.api.decode import convert
+from holdfast.api.pod import Pod
+from holdfast.api.raw_objects import Key, Raw
+from holdfast.api.resources import amounts, pod_requests
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.status import Resource, forbidden
 from holdfast.machinery.strategies.admission import (
     add_default_tolerations,
     apply_priority,
@@ -21,6 +25,7 @@ from holdfast.machinery.strategies.admission import (
 from holdfast.machinery.strategies.strategy import Strategy, keep_spec, keep_status
 from holdfast.machinery.validation.resource_claims import check_pod_claim_status
 
+_PODS = Resource("", "pods")
 DEFAULT_GRACE = 30
 GATED_REASON = "SchedulingGated"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
@@ -96,7 +101,7 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
     if old == new:
         return []
     if request.subresource == "resize":
-        return _check_resize(old, new)
+        return _check_resize(before, after) or _check_node_allocatable(request, after)
     if request.subresource == "ephemeralcontainers":
         return _check_ephemeral(old, new)
     found: list[FieldError] = []
@@ -213,7 +218,9 @@ def _check_gates(old: Raw, new: Raw) -> list[FieldError]:
     ]
 
 
-def _check_resize(old: Raw, new: Raw) -> list[FieldError]:
+def _check_resize(before: Raw, after: Raw) -> list[FieldError]:
+    old, new = before["spec"], after["spec"]
+
     def fixed(container: Raw) -> Raw:
         resources = container.get("resources") or {}
         amounts = {
@@ -230,9 +237,34 @@ def _check_resize(old: Raw, new: Raw) -> list[FieldError]:
         lists = {part: [*map(fixed, spec[part])] for part in _CONTAINERS if part in spec}
         return {**spec, **lists}
 
-    if fixed_parts(old) == fixed_parts(new):
+    if fixed_parts(old) != fixed_parts(new):
+        return [fields.forbidden("spec", "only cpu and memory resources are mutable")]
+    if qos_of(before) != qos_of(after):
+        was = (before.get("status") or {}).get("qosClass") or qos_of(before)
+        why = "Pod QOS Class may not change as a result of resizing"
+        return [fields.invalid("spec", was, why)]
+    return []
+
+
+def _check_node_allocatable(request: WriteRequest, pod: Raw) -> list[FieldError]:
+    """The admission plugin PodResize: no pod is resized beyond its node. Raises StatusError 403."""
+    node_name = pod["spec"].get("nodeName")
+    if not node_name:
         return []
-    return [fields.forbidden("spec", "only cpu and memory resources are mutable")]
+    node = request.store.get(Key("", "Node", "", node_name))
+    if node is None:
+        raise forbidden(_PODS, request.name, f'node "{node_name}" not found')
+    allocatable = amounts((node.get("status") or {}).get("allocatable") or {})
+    requests = pod_requests(convert(pod, Pod), use_status=False)
+    too_much = [
+        f"{name}, requested: {requests[name]}, allocatable: {allocatable.get(name, 0)}"
+        for name in _RESIZABLE
+        if requests.get(name, 0) > allocatable.get(name, 0)
+    ]
+    if too_much:
+        why = f"node didn't have enough allocatable resources: {'; '.join(too_much)}"
+        raise forbidden(_PODS, request.name, why, [{"reason": "NodeCapacity"}])
+    return []
 
 
 def _check_ephemeral(old: Raw, new: Raw) -> list[FieldError]:
