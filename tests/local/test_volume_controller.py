@@ -161,3 +161,30 @@ def test_a_claim_that_is_created_again_is_another() -> None:
     it.delete(CLAIM)
     it.create(_claim())
     assert [reason for _, reason, _ in _events(it)] == ["FailedBinding"] * 2
+
+
+def _bound(allows: bool, provisioner: str = "csi.example.com") -> SteppedCluster:
+    it = SteppedCluster()
+    it.create({**_class("fast", provisioner), "allowVolumeExpansion": allows})
+    if provisioner == _LOCAL:
+        it.create(_volume(storageClassName="fast"))
+    it.create(_claim(storageClassName="fast"))
+    assert it.get(CLAIM)["status"]["phase"] == "Bound"
+    return it
+
+
+@pytest.mark.parametrize(
+    ("allows", "provisioner", "size"),
+    [(True, "csi.example.com", "8Gi"), (False, "csi.example.com", "5Gi"), (True, _LOCAL, "5Gi")],
+)
+def test_a_claim_grows_if_its_class_allows_it(allows: bool, provisioner: str, size: str) -> None:
+    it = _bound(allows, provisioner)
+    it.update(CLAIM, spec={"resources": {"requests": {"storage": "8Gi"}}})
+    name = it.get(CLAIM)["spec"]["volumeName"]
+    assert it.get(CLAIM)["status"]["capacity"] == {"storage": size}
+    assert it.get(Key("", "PersistentVolume", "", name))["spec"]["capacity"] == {"storage": size}
+    expected = [
+        ("Normal", "Resizing", f"External resizer is resizing volume {name}"),
+        ("Normal", "VolumeResizeSuccessful", "Resize volume succeeded"),
+    ]
+    assert [each for each in _events(it) if "esiz" in each[1]] == (expected if size == "8Gi" else [])

@@ -1,4 +1,4 @@
-"""The volume controllers: binding of claims to volumes, provisioning, and claims of ephemeral volumes.
+"""The volume controllers: binding of claims, provisioning, expansion, and claims of ephemeral volumes.
 
 The controllers act at once. Why a claim is not bound is emitted as an event, in the words of
 kube-controller-manager, and again only when it changes.
@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.node import Node
+from holdfast.api.quantity import parse
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.local.component import ObjectWriter, Steps, key_of
 from holdfast.local.store.objects import Key, Raw, node_key
@@ -295,14 +296,38 @@ class VolumeController:
         """A bound claim whose volume is gone is lost, until the volume is back."""
         status = claim.get("status") or {}
         name, lost = claim["spec"].get("volumeName", ""), status.get("phase") == LOST
-        if Key("", "PersistentVolume", "", name) in self._objects:
+        volume = self._objects.get(Key("", "PersistentVolume", "", name))
+        if volume is not None:
             if lost:
                 self._bind(claim, None)
+            else:
+                self._expand(claim, volume)
         elif not lost:
             self._put({**claim, "status": {**status, "phase": LOST}})
             lacks = "its PersistentVolume" if name else "reference to PersistentVolume"
             message = f"Bound claim has lost {lacks}. Data on the volume is lost!"
             self._emit(claim, "Warning", "ClaimLost", message)
+
+    def _expand(self, claim: Raw, volume: Raw) -> None:
+        """A provisioner makes its volume larger if the claim requests more and the class allows it."""
+        status, cls = claim.get("status") or {}, self._class(claim)
+        wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get(names.STORAGE)
+        if wanted is None or wanted == (status.get("capacity") or {}).get(names.STORAGE):
+            return
+        if cls is None or not cls.allow_volume_expansion or cls.provisioner == names.NO_PROVISIONER:
+            return
+        size = parse(wanted)
+        source, name = f"external-resizer {cls.provisioner}", volume["metadata"]["name"]
+        offered = volume["spec"].get("capacity") or {}
+        if size > parse(offered.get(names.STORAGE, 0)):
+            message = f"External resizer is resizing volume {name}"
+            self._emit(claim, "Normal", "Resizing", message, source)
+            offered = {**offered, names.STORAGE: wanted}
+            self._put({**volume, "spec": {**volume["spec"], "capacity": offered}})
+        if size > parse((status.get("capacity") or {}).get(names.STORAGE, 0)):
+            self._put({**claim, "status": {**status, "capacity": offered}})
+            message = "Resize volume succeeded"
+            self._emit(claim, "Normal", "VolumeResizeSuccessful", message, source)
 
     def _welcome(self) -> None:
         """Volumes without a phase are available."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer
+from harness.apiserver import CONFIG_MAPS, MERGE, PODS, Answer, LiveServer
 from harness.objects import config_map, pod
 
 JSON_PATCH = "application/json-patch+json"
@@ -280,3 +280,31 @@ def test_every_response_about_endpoints_warns_that_they_are_deprecated(server: L
     assert [answer.code for answer in answers] == [201, 200, 200, 200, 200, 200, 404]
     assert {tuple(answer.warnings) for answer in answers} == {(f'299 - "{warning}"',)}
     assert server.get("/apis/discovery.k8s.io/v1/endpointslices").warnings == []
+
+
+def test_a_claim_grows_only_if_its_class_allows_it_and_never_shrinks(server: LiveServer) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    classes = "/apis/storage.k8s.io/v1/storageclasses"
+    for name, allows in (("grows", True), ("fixed", False)):
+        metadata = {"name": name}
+        server.post(
+            classes, {"metadata": metadata, "provisioner": "csi.x", "allowVolumeExpansion": allows}
+        )
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+        spec |= {"storageClassName": name, "volumeName": name}
+        server.post(claims, {"metadata": metadata, "spec": spec})
+        server.patch(f"{claims}/{name}/status", {"status": {"capacity": {"storage": "5Gi"}}})
+
+    def requests(name: str, size: str) -> Answer:
+        return server.patch(
+            f"{claims}/{name}", {"spec": {"resources": {"requests": {"storage": size}}}}
+        )
+
+    assert requests("grows", "8Gi").code == 200
+    assert requests("grows", "6Gi").code == 200
+    refused = requests("grows", "5Gi")
+    assert refused.code == 422
+    assert "field can not be less than status.capacity" in refused.message
+    refused = requests("fixed", "8Gi")
+    assert refused.code == 403
+    assert "the storageclass that provisions the pvc must support resize" in refused.message

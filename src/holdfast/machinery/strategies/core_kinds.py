@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.raw_objects import Raw
+from holdfast.api.errors import QuantityError
+from holdfast.api.quantity import parse
+from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.schema.types import EVENTS_GROUP
+from holdfast.machinery.status import Resource, forbidden
 from holdfast.machinery.strategies.strategy import (
     Strategy,
     all_but_status,
@@ -408,7 +411,37 @@ def _check_claim(request: WriteRequest, before: Raw, after: Raw) -> list[FieldEr
         allowed["storageClassName"] = now.get("storageClassName")
     if _filled(allowed) != _filled(now):
         return [fields.forbidden("spec", _CLAIM_FIXED)]
+    return _check_expansion(request, before, after)
+
+
+def _check_expansion(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
+    """A claim grows if its class allows it, and never shrinks below its volume. Raises StatusError 403,
+    as the admission plugin PersistentVolumeClaimResize."""
+    was, now = _storage(before), _storage(after)
+    if was is None or now is None:
+        return []
+    capacity = ((before.get("status") or {}).get("capacity") or {}).get(names.STORAGE)
+    if now < was and capacity is not None and now <= parse(capacity):
+        field = "spec.resources.requests.storage"
+        return [fields.forbidden(field, "field can not be less than status.capacity")]
+    name = (after.get("spec") or {}).get("storageClassName")
+    found = request.store.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
+    if now > was and not (found or {}).get("allowVolumeExpansion"):
+        why = (
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the "
+            "pvc must support resize"
+        )
+        raise forbidden(Resource("", "persistentvolumeclaims"), request.name, why)
     return []
+
+
+def _storage(claim: Raw) -> int | None:
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    given = requests.get(names.STORAGE)
+    try:
+        return None if given is None else parse(given)
+    except QuantityError:
+        return None  # reported elsewhere
 
 
 def _filled(spec: Raw) -> Raw:
@@ -431,10 +464,10 @@ def _check_class(request: WriteRequest, before: Raw, after: Raw) -> list[FieldEr
     def differs(name: str) -> bool:
         return bool(before.get(name) != after.get(name))
 
-    forbidden = filter(differs, ("parameters", "provisioner"))
+    refused = filter(differs, ("parameters", "provisioner"))
     immutable = filter(differs, ("reclaimPolicy", "volumeBindingMode"))
     return [
-        *(fields.forbidden(name, f"updates to {name} are forbidden.") for name in forbidden),
+        *(fields.forbidden(name, f"updates to {name} are forbidden.") for name in refused),
         *(fields.invalid(name, after.get(name), "field is immutable") for name in immutable),
     ]
 
