@@ -32,7 +32,12 @@ from holdfast.local.apiserver.credentials import (
     write_secret,
 )
 from holdfast.local.apiserver.server import ApiServer
-from holdfast.local.apiserver.system_objects import SystemObjects, bootstrap, ensure_definition
+from holdfast.local.apiserver.system_objects import (
+    SystemObjects,
+    add_default_storage_class,
+    bootstrap,
+    ensure_definition,
+)
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
 from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.cluster_loop import EmbeddedCluster
@@ -108,13 +113,17 @@ class Up:
         self.address = ""
 
     def _fill(self) -> None:
-        """Creates the initial objects, the nodes and the manifests."""
+        """Creates the initial objects, the nodes and the manifests. A cluster whose manifests have
+        storage classes, or that was there before, has the default class only if they have one."""
+        is_new, documents = not self.store.count("", "Namespace"), self._settings.documents
         bootstrap(self.api)
+        if is_new and not any(_kind(document) == "StorageClass" for document in documents):
+            add_default_storage_class(self.api)
         keeper = CrdRegistry(self.api)
         for definition in definitions():
             ensure_definition(self.api, definition)
         self.kept_nodes = self._add_nodes()
-        apply_documents(self.api, self._settings.documents)
+        apply_documents(self.api, documents)
         keeper.stop()
 
     def _add_nodes(self) -> int:
@@ -287,8 +296,12 @@ def apply_documents(cluster: ApiState, documents: Sequence[Document]) -> int:
     return len(documents)
 
 
+def _kind(document: Document) -> object:
+    return document.data.get("kind") if isinstance(document.data, dict) else None
+
+
 def _rank(document: Document) -> int:
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    kind = _kind(document)
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 

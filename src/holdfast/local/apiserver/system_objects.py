@@ -5,6 +5,7 @@ These are created again if they are deleted.
 
 from __future__ import annotations
 
+from holdfast.api import names
 from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.verbs.writes import change, create_object
 from holdfast.local.component import Steps
@@ -55,6 +56,21 @@ def bootstrap(cluster: ApiState) -> None:
     for name, (value, description) in SYSTEM_CLASSES.items():
         raw: Raw = {"metadata": {"name": name}, "value": value, "description": description}
         _ensure(cluster, "scheduling.k8s.io", "priorityclasses", raw)
+
+
+def add_default_storage_class(cluster: ApiState) -> None:
+    """A class whose volumes the local cluster provisions, for claims that name none, as in kind and
+    minikube. It is the user's to change and delete."""
+    raw: Raw = {
+        "metadata": {
+            "name": "standard",
+            "annotations": {names.DEFAULT_STORAGE_CLASS_ANNOTATION: "true"},
+        },
+        "provisioner": "volumes.holdfast.io",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
+    _ensure(cluster, "storage.k8s.io", "storageclasses", raw)
 
 
 def _ensure_namespaces(cluster: ApiState) -> None:
