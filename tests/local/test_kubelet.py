@@ -3,6 +3,7 @@
 import pytest
 
 from harness.embedded_cluster import SteppedCluster
+from holdfast.api.times import parse_time
 from holdfast.local.store import pod_key
 
 
@@ -50,6 +51,49 @@ def test_a_pod_ends_when_its_time_is_over() -> None:
     assert it.phase(pod) == "Succeeded"
     state = it.get(pod)["status"]["containerStatuses"][0]["state"]
     assert state["terminated"]["reason"] == "Completed"
+
+
+def test_a_pod_ends_by_the_start_time_it_reports() -> None:
+    """Whoever adds its run time to its startTime, which has whole seconds, must not find it late."""
+    it = SteppedCluster()
+    it.create_node("n")
+    it.clock.t += 0.75
+    pod = it.create_pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
+    start = parse_time(it.get(pod)["status"]["startTime"])
+    assert start == it.clock.t - 0.75
+    it.clock.t = start + 4.9
+    it.settle()
+    assert it.phase(pod) == "Running"
+    it.clock.t = start + 5
+    it.settle()
+    assert it.phase(pod) == "Succeeded"
+
+
+def test_a_plan_that_counts_on_the_end_of_a_pod_stays_certain() -> None:
+    it = SteppedCluster()
+    it.create_node("n")
+    it.clock.t += 0.75
+    run_time = {"sim.holdfast.io/runs-for": "60s", "holdfast.io/run-estimate": "60s"}
+    it.create_pod("p", "3", annotations=run_time)
+    start = it.clock.stamp(120)
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}}
+    it.create(
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": "r", "annotations": {"holdfast.io/starts-at": start}},
+            "spec": {
+                "template": template,
+                "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}],
+                "ttl": "1h",
+            },
+        }
+    )
+    for _ in range(250):
+        it.clock.t += 0.25
+        it.settle()
+    assert "Planned" in it.reasons()
+    assert "NotCertain" not in it.reasons()
 
 
 def _ask_to_stop(it: SteppedCluster, name: str, grace: int = 30) -> None:

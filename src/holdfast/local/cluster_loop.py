@@ -88,6 +88,7 @@ class EmbeddedCluster:
         )
         world = self.world
         world.kubelets.jobs_run_for = jobs_run_for
+        world.kubelets.runs_from_start_time = True
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
         world.components += served_components(world, namespace_grace=namespace_grace)
         world.components.append(EventExpiry(world.objects, clock, world.timers))

@@ -202,6 +202,9 @@ class Kubelets:
         """Seconds after which pods of Jobs succeed that do not say how long they run."""
         self.lifetimes: Lifetimes | None = None
         """Decides instead of annotations and `jobs_run_for` when pods end."""
+        self.runs_from_start_time = False
+        """Whether run times count from the `startTime` of pods, which has whole seconds. Readers of the
+        status, the scheduler among them, expect the end by it."""
         self._arrived: dict[str, dict[Key, None]] = {}
         self._waiting: dict[Key, str] = {}
         """Pods that wait for their claims, and why."""
@@ -251,6 +254,8 @@ class Kubelets:
                 uid = after["metadata"]["uid"]
                 if uid not in self._started:
                     self._started[uid] = self._clock.t
+                    if self.runs_from_start_time and before is not None:
+                        self._started[uid] -= min(self._has_run(after), 1.0)
                     if before is None:
                         self._ran_before[uid] = self._has_run(after)
                     self._record(key, RUNNING, node=node)
