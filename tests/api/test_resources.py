@@ -176,6 +176,21 @@ def test_a_resize_under_way_counts_with_its_largest_part(pod: Pod, cpu: int) -> 
     assert pod_requests(pod) == {"cpu": cpu}
 
 
+@pytest.mark.parametrize(("infeasible", "cpu"), [(False, 4000), (True, 3000)])
+def test_containers_are_summed_before_the_largest_is_taken(infeasible: bool, cpu: int) -> None:
+    """One container grows while the other shrinks: the pod never has both at their largest."""
+    pod = make_pod("p").cpu("3").container({"cpu": "1"}, name="d")
+    pod.status(
+        containerStatuses=[
+            {"name": name, "resources": {"requests": {"cpu": had}}, "allocatedResources": {"cpu": had}}
+            for name, had in (("c", "1"), ("d", "2"))
+        ]
+    )
+    if infeasible:
+        pod.condition("PodResizePending", "True", "Infeasible")
+    assert pod_requests(pod.obj()) == {"cpu": cpu}
+
+
 def test_status_can_be_left_out() -> None:
     assert pod_requests(_resized("1", "2", "1"), use_status=False) == {"cpu": 1000}
 

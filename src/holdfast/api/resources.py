@@ -40,23 +40,38 @@ def pod_requests(
     """The requests of the pod on a node.
 
     `non_missing` gives amounts for resources a container does not mention (a mentioned zero
-    stays zero). With `use_status` a container, or a pod with pod-level resources, that is being resized
-    counts with the largest of its requested, allocated and actual resources; a pod without statuses is
-    unaffected. Without
-    `pod_level`, pod-level resources are ignored.
+    stays zero). With `use_status` a pod that is being resized counts with the largest of its requested,
+    allocated and actual resources, or of the latter two if the resize is infeasible; a pod without
+    statuses is unaffected. Without `pod_level`, pod-level resources are ignored.
     """
     infeasible = use_status and resize_infeasible(pod)
     statuses = _statuses(pod) if use_status else {}
     defaults = {name: to_nano(name, value) for name, value in (non_missing or {}).items()}
 
-    def asked(container: Container) -> Amounts:
-        requests = _requests(container.resources)
-        status = statuses.get(container.name)
-        if status is not None and status.resources is not None:
-            requests = _in_effect(requests, status.resources, status.allocated_resources, infeasible)
-        return {**defaults, **requests} if defaults else requests
+    def summed(of: Callable[[Container], Amounts]) -> Amounts:
+        return _aggregate(pod, (lambda c: {**defaults, **of(c)}) if defaults else of)
 
-    total = _aggregate(pod, asked)
+    def asked(container: Container) -> Amounts:
+        return _requests(container.resources)
+
+    def allocated(container: Container) -> Amounts:
+        status = statuses.get(container.name)
+        if status is None:
+            return asked(container)
+        if status.allocated_resources:
+            return _nanos(status.allocated_resources, "status.allocatedResources")
+        return {} if infeasible else asked(container)
+
+    def actual(container: Container) -> Amounts:
+        status = statuses.get(container.name)
+        if status is None or status.resources is None or not status.resources.requests:
+            return allocated(container)
+        return _nanos(status.resources.requests, "status.resources.requests")
+
+    total = summed(asked) if not (statuses and infeasible) else {}
+    if statuses:
+        _raise(total, summed(allocated))
+        _raise(total, summed(actual))
     if pod_level:
         whole = _pod_level_requests(pod)
         if whole and use_status and pod.status.resources is not None:
@@ -238,13 +253,14 @@ def _container_resources(pod: Pod) -> list[tuple[ResourceRequirements, str]]:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """By container name; a plain init container's status never counts, it is done or not yet."""
+    """By container name, where the kubelet reports resources; a plain init container's status never
+    counts, it is done or not yet."""
     if not pod.status.container_statuses and not pod.status.init_container_statuses:
         return {}
     statuses = {s.name: s for s in pod.status.container_statuses}
     sidecars = {c.name for c in pod.spec.init_containers if is_sidecar(c)}
     statuses.update({s.name: s for s in pod.status.init_container_statuses if s.name in sidecars})
-    return statuses
+    return {name: status for name, status in statuses.items() if status.resources is not None}
 
 
 def resize_infeasible(pod: Pod) -> bool:

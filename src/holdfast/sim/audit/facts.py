@@ -462,16 +462,29 @@ def pod_requests(raw: Raw) -> Amounts:
 
     def requested(container: Raw, counts_status: bool) -> Amounts:
         resources = container.get("resources") or {}
-        wanted = {**millis(resources.get("limits")), **millis(resources.get("requests"))}
+        return {**millis(resources.get("limits")), **millis(resources.get("requests"))}
+
+    def reported(container: Raw, counts_status: bool) -> Raw | None:
         seen = running.get(container.get("name")) if counts_status else None
-        if seen is not None and seen.get("resources") is not None:
-            wanted = {} if infeasible else wanted
-            raise_to(wanted, millis(seen["resources"].get("requests")))
-            raise_to(wanted, millis(seen.get("allocatedResources")))
-        return wanted
+        return seen if seen is not None and seen.get("resources") is not None else None
+
+    def allocated(container: Raw, counts_status: bool) -> Amounts:
+        seen = reported(container, counts_status)
+        if seen is not None and seen.get("allocatedResources"):
+            return millis(seen["allocatedResources"])
+        return {} if seen is not None and infeasible else requested(container, counts_status)
+
+    def actual(container: Raw, counts_status: bool) -> Amounts:
+        seen = reported(container, counts_status)
+        if seen is not None and seen["resources"].get("requests"):
+            return millis(seen["resources"]["requests"])
+        return allocated(container, counts_status)
 
     spec = raw["spec"]
-    total = _peak(spec, requested)
+    refused = infeasible and any(each.get("resources") is not None for each in running.values())
+    total: Amounts = {} if refused else _peak(spec, requested)
+    raise_to(total, _peak(spec, allocated))
+    raise_to(total, _peak(spec, actual))
     whole = _pod_level(spec, requested)
     if whole and status.get("resources") is not None:
         whole = {} if infeasible else whole
