@@ -628,3 +628,25 @@ def test_reservations_with_a_start(cpu: str, fits: bool, snapshot: str, tmp_path
         assert checked["fits"] is fits
         assert checked["nodes"] == (2 if fits else 0)
         assert fits or "not scheduled yet" not in checked["message"], checked
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [
+        ({}, {"expires": "2001-01-01T00:00:00Z"}),
+        ({"creationTimestamp": "2001-01-01T00:00:00Z"}, {"ttl": "1h"}),
+    ],
+)
+def test_a_reservation_that_is_over_does_not_fit(
+    metadata: Any, spec: Any, snapshot: str, tmp_path: Path
+) -> None:
+    raw = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "peak", **metadata},
+        "spec": _reserved("1", **spec),
+    }
+    done = call("check", "-f", _write(tmp_path / "r.yaml", raw), "--snapshot", snapshot, "-o", "json")
+    assert done.status == 1, done.out + done.err
+    (checked,) = json.loads(done.out)["objects"]
+    assert checked["message"] == "it has expired: see spec.expires and spec.ttl"

@@ -53,6 +53,7 @@ _GONE_IF_EMPTY = (*_WORKLOADS[:3], "Job", "CronJob", *_RESERVING, "PodGroup", "R
 _MOST_EXPLAINED = 10
 _ASKED = "asked"
 """The name of the pod that the scheduler is asked about."""
+_OVER = "it has expired: see spec.expires and spec.ttl"
 _NO_PODS = "it makes no pods"
 
 FITS, DOES_NOT_FIT, NOT_CHECKED = "Fits", "DoesNotFit", "NotChecked"
@@ -355,6 +356,10 @@ def _checked(
         checked.not_checked = "no node matches its node selector, affinity and tolerations"
     elif not checked.pods:
         checked.details.append(_NO_PODS)
+    if over := [key for key in keys if key[:2] == RESERVATION and _is_over(cluster, key)]:
+        checked.placed -= len(over)
+        checked.refusal = checked.message = _OVER
+        checked.reasons = [_OVER]
     own = {each.object for each in pending}
     own |= {each.object for each in answer.placed if names & {each.workload, each.object}}
     for_it = [each for each in answer.displaced if each.by in own | _groups(cluster, own)]
@@ -374,6 +379,12 @@ def _checked(
             f"{checked.placed} of {checked.pods} pods fit, {checked.needed} are needed"
         )
     return checked
+
+
+def _is_over(cluster: HypotheticalCluster, key: Key) -> bool:
+    """Whether a reservation has expired, so that it reserves nothing."""
+    raw = cluster.objects.get(key) or {}
+    return (raw.get("status") or {}).get("phase") == "Failed"
 
 
 def _scheduled_by(cluster: HypotheticalCluster, key: Key) -> set[str]:
