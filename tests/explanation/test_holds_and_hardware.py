@@ -573,3 +573,17 @@ def test_limits_are_requests_of_a_resource_that_a_class_serves() -> None:
     wanted["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "2"}
     served = device_class(extendedResourceName="example.com/gpu")
     check(Row([node("n1"), resource_slice("n1", 1), served, wanted], ["2 devices"], ["Resize"]))
+
+
+def test_a_node_with_partly_used_devices_is_closer_than_one_with_none() -> None:
+    """n2 has enough in sum, but not on whole devices."""
+    objects = [
+        node("n1", cpu="8", allocatable={"nvidia.com/gpu": "2"}),
+        device("n1", gpu(0), gpu(1)),
+        node("n2", cpu="8", allocatable={"nvidia.com/gpu": "3"}),
+        device("n2", gpu(0), gpu(1), gpu(2)),
+        share("c", 50, nodeSelector={"kubernetes.io/hostname": "n2"}),
+        pod("p", requests={"cpu": "1", "nvidia.com/gpu": "3"}),
+    ]
+    report = explained(world_of(objects), Row([], [], []))
+    assert "closest: n2, short of 1 gpu device" in report.details, report.details

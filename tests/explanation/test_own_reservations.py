@@ -22,7 +22,7 @@ from explanation.test_situations import (
     schedule,
     world_of,
 )
-from harness.objects import Raw, pod, reservation
+from harness.objects import Raw, node, pod, reservation
 
 OVERRUN = full("a", "6", "n1", metadata=annotated(**{ESTIMATE: "1h"}))
 
@@ -239,3 +239,19 @@ def test_a_pending_reservation_that_has_expired_is_not_told_to_shrink() -> None:
     raw["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
     report = as_they_are("Reservation", "peak", N1, raw)
     assert report.summary.startswith("It has expired, at 2025-12-31T01:00:00Z") and not report.advice
+
+
+def test_the_taint_of_the_node_of_a_required_reservation_is_named() -> None:
+    tainted = node("n1", cpu="8", taints=[{"key": "dedicated", "value": "db", "effect": "NoSchedule"}])
+    asks = pod("p", "1", app="web", metadata=annotated(**{AFFINITY: json.dumps({"name": "peak"})}))
+    report = as_they_are("Pod", "p", tainted, own("peak", "2"), asks)
+    assert (
+        "reservation peak on n1 cannot be used: the pod does not tolerate dedicated=db:NoSchedule, a "
+        "taint of its node" in report.details
+    )
+
+
+def test_a_misspelt_field_of_the_reservation_affinity_is_corrected() -> None:
+    asks = pod("p", "1", app="web", metadata=annotated(**{AFFINITY: json.dumps({"nam": "peak"})}))
+    report = as_they_are("Pod", "p", N1, own("peak", "2"), asks)
+    assert report.advice[0].text.startswith(f"write name instead of nam in {AFFINITY}; then it fits n1")

@@ -3,6 +3,9 @@
 import json
 from collections.abc import Iterator
 
+import msgspec
+
+from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
@@ -134,10 +137,28 @@ def _repairs(
             objects = metadata_changes(snapshot, subject, body)
             yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
     yield from _other_selector(snapshot, subject, pod)
+    if affinity.error:
+        yield from _other_fields(snapshot, subject, pod)
     if affinity.required or affinity.error:
         removed = {"annotations": {RESERVATION_AFFINITY: None}}
         text = f"remove the annotation {RESERVATION_AFFINITY}, so that it may use free capacity"
         yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+
+
+def _other_fields(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
+    """The annotation with the nearest fields that exist in place of misspelt ones."""
+    try:
+        given = json.loads(pod.cls.annotations.get(RESERVATION_AFFINITY) or "{}")
+    except ValueError:
+        return
+    known = [each.encode_name for each in msgspec.structs.fields(ReservationAffinity)]
+    unknown = [each for each in given if each not in known] if isinstance(given, dict) else []
+    right = {each: near[0] for each in unknown if (near := nearest(each, known))}
+    if right:
+        text = json.dumps({right.get(key, key): value for key, value in given.items()})
+        objects = metadata_changes(snapshot, subject, {"annotations": {RESERVATION_AFFINITY: text}})
+        fields = ", ".join(f"{new} instead of {old}" for old, new in right.items())
+        yield repair(f"write {fields} in {RESERVATION_AFFINITY}", "Annotate", objects)
 
 
 def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:

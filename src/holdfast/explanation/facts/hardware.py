@@ -50,6 +50,32 @@ def device_details(
         yield f"its annotation {names.DEVICE_ALLOCATE_HINT} restricts which devices it may use"
 
 
+def closest_by_devices(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> str:
+    """`closest: n2, short of 1 gpu device`, of nodes with enough of everything else; empty if there are
+    none."""
+    devices = snapshot.cluster.managers.devices
+    search = devices.valid_search(pod.cls)
+    found = []
+    for name in nodes if search is not None else ():
+        assert search is not None
+        row, short = row_of(snapshot, name), dict[str, int]()
+        for share in search.shares:
+            table = devices.tables.get(share.type)
+            free = _free(snapshot, pod, table, row) if table is not None else []
+            enough = sum(
+                all(has >= asked for has, asked in zip(each, share.each, strict=False)) for each in free
+            )
+            if enough < share.number:
+                short[share.type] = share.number - enough
+        if short:
+            found.append((sum(short.values()), name, short))
+    if not found:
+        return ""
+    _, name, short = min(found)
+    lacks = ", ".join(number_of(count, f"{kind} device") for kind, count in sorted(short.items()))
+    return f"closest: {name}, short of {lacks}"
+
+
 def _sick_text(sick: int, count: int, kind: str) -> str:
     return f"{sick} of {number_of(count, f'{kind} device is', f'{kind} devices are')} not healthy"
 

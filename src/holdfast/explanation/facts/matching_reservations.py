@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_IGNORED
 from holdfast.api.plurals import number_of
+from holdfast.api.selectors import tolerated
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.facts.holders import held_for
@@ -119,6 +120,10 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     if against == [NONE_FEASIBLE]:
         return "has nothing left of what the pod requests"
     text = ", ".join(against)
+    if UNTOLERATED in text and reservations.affinity(column.cls).required:
+        # The node is rejected for lack of a reservation, so that nothing else names the taint.
+        taints = _node_taints(cluster, column.cls, row)
+        return f"the pod does not tolerate {taints}, a taint of its node"
     if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
         compared = _compared(cluster, column.cls, entry.remaining, exact=False)
         return f"{compared} left, and its policy is Restricted" if compared else text
@@ -268,6 +273,15 @@ def _labels_text(reservations: list[ReservationInfo], wanted: dict[str, str]) ->
 def has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
     labels = reservation.object.metadata.labels
     return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def _node_taints(cluster: Cluster, cls: PodClass, row: int) -> str:
+    """`k=v:NoSchedule`: the taints of a node that keep pods of the class off it."""
+    return " and ".join(
+        f"{taint.key}={taint.value or ''}:{taint.effect}"
+        for taint in cluster.nodes.info[row].taints
+        if taint.effect in ("NoSchedule", "NoExecute") and not tolerated(taint, cls.tolerations)
+    )
 
 
 def taints_text(reservation: ReservationInfo) -> str:

@@ -22,7 +22,7 @@ from holdfast.explanation.facts.capacity import (
     shortages,
 )
 from holdfast.explanation.facts.claim_details import claim_details
-from holdfast.explanation.facts.hardware import attach_details, device_details
+from holdfast.explanation.facts.hardware import attach_details, closest_by_devices, device_details
 from holdfast.explanation.facts.node_labels import (
     label_details,
     labels_of_nodes,
@@ -74,6 +74,12 @@ def details_of(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts)
     found: list[str] = []
     for plugin, nodes in sorted(by_plugin.items(), key=lambda each: -len(each[1])):
         make = _BY_PLUGIN.get(plugin)
+        if plugin == NODE_RESOURCES_FIT and "DeviceShare" in by_plugin:
+            # Those have enough of everything, but not on single devices: they are closer.
+            closest = closest_by_devices(snapshot, pod, by_plugin["DeviceShare"][:_LOOKED_AT])
+            if closest:
+                found.insert(0, closest)
+                continue
         if make is not None:
             found += list(make(snapshot, pod, nodes))[:_LINES]
     return found
