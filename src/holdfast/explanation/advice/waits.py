@@ -21,8 +21,9 @@ from holdfast.explanation.facts.expected_ends import (
     expected_ends,
     rows_freed_first,
 )
-from holdfast.explanation.facts.other_pods import first_pod, started_before, taker_names
+from holdfast.explanation.facts.other_pods import taker_names
 from holdfast.explanation.facts.own_reservations import waiting_for
+from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair
 from holdfast.explanation.report import few
@@ -227,8 +228,7 @@ def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:
     with ExitStack() as stack:
         for _ in range(_PLAYED):
             with at_time(snapshot, time):
-                first = first_pod(snapshot, goal)
-                with started_before(snapshot, first) as others:
+                with started_before(snapshot, goal) as others:
                     starts = [_start_on_node(snapshot, each) for each in others]
                     first_started |= dict.fromkeys(taker_names(snapshot, others))
                 for change, end in starts:

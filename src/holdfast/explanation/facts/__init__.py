@@ -18,6 +18,7 @@ own_starts             what the scheduler does by itself: preempt or reclaim
 pod_owners             the workloads that pods were made from
 preemption_limits      why a pod does not preempt others
 reclaimed_capacity     what is reclaimed from other queues, or why nothing is
+rehearsed_rounds       what a round does with other pods before a pod or gang is tried
 rolling_updates        rolling updates of Deployments
 running_pods           a pod that has a node: waiting containers, a resize that is not made
 """

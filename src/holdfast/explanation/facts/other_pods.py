@@ -1,25 +1,17 @@
 """Other pods that want the same capacity: those of the same workload, and pending ones, or gangs,
-that are tried first. They are placed by the scheduler, as it would place them, and taken back."""
+that are tried first."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
+from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed, started_before
 from holdfast.explanation.phrases import job_text, pod_text
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import (
-    Goal,
-    Subject,
-    attempt,
-    planned_of,
-    profile_for,
-    starts_on,
-)
+from holdfast.explanation.verdicts import Goal, Subject, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.snapshot.cluster_changes import (
     PATCH,
     ClusterChange,
@@ -32,7 +24,6 @@ from holdfast.snapshot.cluster_changes import (
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _MOST_REPLICAS = 500
-_MOST_TRIED = 200
 _SHOWN = 3
 _REPLACED = ("Deployment", "Job", "CronJob")
 """Workloads of which also the pods on nodes are replaced when the template changes. A StatefulSet
@@ -53,25 +44,6 @@ class Fitting(NamedTuple):
     @property
     def is_all(self) -> bool:
         return self.started == self.total
-
-
-@contextmanager
-def placed(snapshot: ClusterSnapshot, pods: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
-    """Places the pods one after the other, those that have a feasible node, until the end of the
-    block."""
-    scheduler = snapshot.scheduler
-    statement, refused = Statement(scheduler.cycle), set[int]()
-    admission_error = snapshot.cluster.jobs.queue_limits.admission_error
-    try:
-        for pod in pods:
-            if pod.cls.id in refused:
-                continue
-            is_placed = not admission_error(pod) and statement.assume(profile_for(scheduler, pod), pod)
-            if not is_placed and pod.pinned_node is None:
-                refused.add(pod.cls.id)
-        yield [pod for _, pod in statement.assumed]
-    finally:
-        statement.discard()
 
 
 # The pods of the same workload
@@ -179,132 +151,26 @@ def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
 # Pods that are tried first
 
 
-@contextmanager
-def started(snapshot: ClusterSnapshot, leaders: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
-    """Places the pods, and the gangs of those that lead one, one after the other, if they would start;
-    until the end of the block."""
-    jobs = snapshot.cluster.jobs
-    refused: set[int] = set()
-    found: list[PodRecord] = []
-    with ExitStack() as stack:
-        for pod in leaders:
-            job = jobs.of(pod)
-            if job is None:
-                if pod.cls.id in refused:
-                    continue
-                those = stack.enter_context(placed(snapshot, [pod]))
-                if not those and pod.pinned_node is None:
-                    refused.add(pod.cls.id)
-                found += those
-                continue
-            with attempt(snapshot, job) as tried:
-                starts = tried.is_ready
-            if starts:
-                found += stack.enter_context(attempt(snapshot, job)).placed
-        yield found
-
-
-@contextmanager
-def started_before(snapshot: ClusterSnapshot, pod: PodRecord | None) -> Iterator[list[PodRecord]]:
-    """Places those that are tried before the pod or its gang, if they would start; until the end of the
-    block."""
-    if pod is None:
-        yield []
-        return
-    queues, waiting = snapshot.cluster.jobs.queues, snapshot.scheduler.queue.waiting(with_jobs=True)
-    with ExitStack() as stack:
-        if queues:
-            stack.enter_context(queues.shared_out(each for each in waiting if each.row < 0))
-        yield stack.enter_context(started(snapshot, _tried_before(snapshot, pod)))
-
-
-def _tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[PodRecord]:
-    """The pending pods and reservations of this scheduler, and the leaders of gangs, that are tried
-    before the pod or its gang, the first ones first. Pods of the same workload are left out. Where
-    queues share capacity, the one with the smallest part of its share is next, as the allocate action
-    has it, so that each must be placed before the next is asked for."""
-    scheduler, queue, jobs = snapshot.scheduler, snapshot.scheduler.queue, snapshot.cluster.jobs
-    owner, job = _owner(snapshot, pod), jobs.of(pod)
-    own = {each.name for each in jobs.partners(job)} if job is not None else set()
-    first = job.leader or pod if job is not None else pod
-    found = [
-        each
-        for each in queue.waiting()
-        if each is not pod
-        and each.row < 0
-        and (each.job is None or each.job not in own)
-        and not each.gates
-        and not each.deletion_pending
-        and scheduler.profile_of(each.scheduler) is not None
-        and planned_of(snapshot, each) is None
-        and (bool(jobs.queues) or queue.comes_before(each, first))
-        and not (owner and _owner(snapshot, each) == owner)
-        and not _has_started(snapshot, each)
-    ]
-    found.sort(key=queue.sort_key)
-    if not jobs.queues:
-        yield from found[:_MOST_TRIED]
-        return
-    lanes: dict[str, list[PodRecord]] = {}
-    for each in sorted([*found, first], key=queue.sort_key):
-        lanes.setdefault(jobs.queues.of(each), []).append(each)
-    for _ in range(_MOST_TRIED):
-        heads = {name: lane[0] for name, lane in lanes.items() if lane}
-        name = min(
-            heads,
-            key=lambda each: (jobs.queues.order_key(each, heads[each]), queue.sort_key(heads[each])),
-        )
-        if heads[name] is first:
-            return
-        yield lanes[name].pop(0)
-
-
-def _has_started(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
-    """Whether the pod, with its gang, should have started by the time in question where starvation
-    holds keep capacity for it."""
-    cluster = snapshot.cluster
-    job, of = cluster.jobs.of(pod), cluster.reservations.starvation_holds.of
-    holds = [of(each) for each in (job.waiting() if job is not None else [pod])]
-    asked, cluster.now = cluster.now, snapshot.now
-    try:
-        expected = cluster.jobs.planner.expected_start
-        starts = [expected(hold) if hold is not None else None for hold in holds]
-    finally:
-        cluster.now = asked
-    return all(start is not None and start <= asked for start in starts)
-
-
-def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    if pod.reservation is not None:
-        return ""
-    raw = snapshot.find(POD, pod.name, pod.namespace)
-    return str(controller_of(raw).get("uid") or "") if raw is not None else ""
-
-
 def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
-    pod, of = first_pod(snapshot, goal), snapshot.cluster.reservations.starvation_holds.of
-    before = set(starts_on(snapshot, goal))
-    with started_before(snapshot, pod) as others:
+    of = snapshot.cluster.reservations.starvation_holds.of
+    before, pod = set(starts_on(snapshot, goal)), first_pod(snapshot, goal)
+    own = pod.job if pod is not None else None
+    with started_before(snapshot, goal) as others:
         if not others or starts_on(snapshot, goal):
             return ""
         name = snapshot.cluster.nodes.name
-        takers = [each for each in others if name(each.row) in before] or others
+        rivals = [each for each in others if each.job is None or each.job != own] or others
+        takers = [each for each in rivals if name(each.row) in before] or rivals
         text = _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
         holds = [hold for each in others if (hold := of(each)) is not None]
     # Once these have nodes, what was held for them is free.
     released = [delete(RESERVATION, hold.name) for hold in holds]
-    with applied(snapshot, released), started_before(snapshot, pod if holds else None):
-        return "" if holds and starts_on(snapshot, goal) else text
-
-
-def first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
-    """The pod; of a gang, the member that is queued for all."""
-    if isinstance(goal, Subject):
-        return goal.record(snapshot)
-    job = snapshot.cluster.jobs.known.get(goal.job)
-    return next(iter(job.waiting()), None) if job is not None else None
+    if not holds:
+        return text
+    with applied(snapshot, released), started_before(snapshot, goal):
+        return "" if starts_on(snapshot, goal) else text
 
 
 def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:

@@ -6,8 +6,9 @@ Pods that are tried before it are placed first, as in a round.
 
 from typing import NamedTuple
 
-from holdfast.explanation.facts.other_pods import first_pod, started_before, takers_text
+from holdfast.explanation.facts.other_pods import takers_text
 from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
+from holdfast.explanation.facts.rehearsed_rounds import first_pod, started_before, started_in_round
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import (
@@ -68,8 +69,11 @@ def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
 
 
 def _beside_others(snapshot: ClusterSnapshot, goal: Goal) -> Start:
-    pod = first_pod(snapshot, goal)
-    with started_before(snapshot, pod):
+    """Pods preempt when they are tried; for gangs, and for pods that their queue does not admit, the
+    preempt action does after all have been."""
+    pod, jobs = first_pod(snapshot, goal), snapshot.cluster.jobs
+    is_tried = pod is not None and jobs.of(pod) is None and not jobs.queue_limits.admission_error(pod)
+    with (started_before if is_tried else started_in_round)(snapshot, goal):
         return _evicting(snapshot, goal)
 
 
@@ -120,8 +124,8 @@ def _gang_start(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = Non
 
 
 def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
-    """The pods that a gang preempts to start, beside those that are tried before it and fit."""
-    with started_before(snapshot, next(iter(job.waiting()), None)):
+    """The pods that a gang preempts to start, beside the others that start before it preempts."""
+    with started_in_round(snapshot, GangGoal(job.name)):
         victims = snapshot.scheduler.victims_for(job)
         return victims if victims and _starts_without(snapshot, job, victims) else []
 

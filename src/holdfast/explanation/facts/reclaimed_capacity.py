@@ -1,20 +1,18 @@
 """What a pending pod, or its gang, reclaims from over-allocated queues, and why it reclaims nothing.
 
-The reclaim action is asked what it would do, with the pods that have a feasible node placed before, as
-in a round.
+The reclaim action is asked what it would do, with the pods that start before placed, as in a round.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import VOLCANO_API
 from holdfast.api.plurals import plural
-from holdfast.explanation.facts.other_pods import started
+from holdfast.explanation.facts.rehearsed_rounds import started_in_round
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import profile_for
+from holdfast.explanation.verdicts import GangGoal, Subject, profile_for
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.actions.reclaim import ReclaimPlan
 from holdfast.scheduler.cluster.records import PodRecord
@@ -25,8 +23,6 @@ from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
 
 QUEUE = KINDS[VOLCANO_API, "Queue"]
-_MOST_PLACED = 500
-"""How many pending pods are placed before the action is asked."""
 _NODES = 3
 _TRIES = 8
 """How often the action is asked again without pods that a disruption budget protects."""
@@ -175,27 +171,9 @@ def _is_large_enough(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
 
 
 def _plans(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReclaimPlan]:
-    with _others_placed(snapshot, pod):
+    job = snapshot.cluster.jobs.of(pod)
+    with started_in_round(snapshot, Subject.of(pod) if job is None else GangGoal(job.name)):
         return snapshot.scheduler.reclaim_plans()
-
-
-@contextmanager
-def _others_placed(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[None]:
-    """Places the other pending pods and gangs that have feasible nodes, until the end of the block:
-    the next round binds them before it reclaims anything."""
-    queue, jobs = snapshot.scheduler.queue, snapshot.cluster.jobs
-    own = jobs.of(pod)
-    partners = jobs.partners(own) if own is not None else []
-    waiting = [
-        each
-        for each in queue.waiting()
-        if each is not pod
-        and not each.deletion_pending
-        and each.row < 0
-        and jobs.of(each) not in partners
-    ]
-    with started(snapshot, sorted(waiting, key=queue.sort_key)[:_MOST_PLACED]):
-        yield
 
 
 # Why nothing is reclaimed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.other_pods import placed
+from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import PodsOfWorkload, Report

@@ -1,0 +1,116 @@
+"""Answers that depend on what the round does with other pods: with those that preempt, with those that
+are tried later but start before a gang preempts, and with the further members of gangs."""
+
+from typing import Any
+
+from explanation.test_situations import as_they_are, full, in_default
+from harness.objects import node, pod, pod_group, queue
+
+Raw = dict[str, Any]
+QUEUE = "scheduling.volcano.sh/queue-name"
+GROUP = "scheduling.k8s.io/group-name"
+
+
+def _pending(
+    name: str, cpu: str, minute: int, priority: int = 0, queue: str = "", gang: str = ""
+) -> Raw:
+    metadata = {
+        "namespace": "default",
+        "uid": name,
+        "annotations": {key: value for key, value in ((QUEUE, queue), (GROUP, gang)) if value},
+        "creationTimestamp": f"2025-12-31T23:{minute:02d}:00Z",
+    }
+    return pod(name, cpu, priority=priority, metadata=metadata)
+
+
+def _gang(
+    name: str, needed: int, sizes: str, minute: int, priority: int = 0, queue: str = ""
+) -> list[Raw]:
+    group = in_default(pod_group(name, needed, **({"queue": queue} if queue else {})))
+    group["metadata"]["creationTimestamp"] = f"2025-12-31T23:{minute:02d}:00Z"
+    return [
+        group,
+        *(
+            _pending(f"{name}-{at}", cpu, minute, priority, queue, name)
+            for at, cpu in enumerate(sizes.split())
+        ),
+    ]
+
+
+def test_a_pod_before_it_takes_the_node_where_it_preempts() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        full("low", "1", "n0", priority=0),
+        full("high", "2", "n0", priority=5),
+        _pending("first", "4", 30, 10),
+        *_gang("g", 1, "2 2", 5),
+    ]
+    report = as_they_are("PodGroup", "g", *objects)
+    assert "but default/first is tried before it and takes n0" in report.summary
+
+
+def test_what_a_pod_before_it_preempts_is_not_advised_to_be_ended_for_it() -> None:
+    annotations = {QUEUE: "b"}
+    objects = [
+        node("n0", cpu="6"),
+        queue("a", weight=1),
+        queue("b", weight=1, reclaimable=False),
+        full("own", "2", "n0", metadata={"namespace": "default", "annotations": {QUEUE: "a"}}),
+        full(
+            "large",
+            "3",
+            "n0",
+            priority=5,
+            metadata={"namespace": "default", "annotations": annotations},
+        ),
+        full("small", "1", "n0", metadata={"namespace": "default", "annotations": annotations}),
+        _pending("first", "4", 30, 10, "b"),
+        _pending("z", "3", 26, queue="a"),
+    ]
+    report = as_they_are("Pod", "z", *objects)
+    assert [each.text for each in report.advice if "end pod default/large" in each.text] == []
+
+
+def test_a_gang_preempts_beside_a_pod_that_is_tried_after_it_and_fits() -> None:
+    objects = [
+        node("n0", cpu="4"),
+        node("n1", cpu="4"),
+        full("small", "1", "n1"),
+        full("large", "3", "n1"),
+        *_gang("g", 2, "3 3", 12, 10),
+        *_gang("later", 1, "2", 39, 10),
+    ]
+    assert "preempt" not in as_they_are("PodGroup", "g", *objects).summary
+    assert "will if it is tried" in as_they_are("PodGroup", "g", *objects[:-2]).summary
+
+
+def test_a_gang_preempts_beside_one_that_preempts_before_it() -> None:
+    objects = [
+        node("n0", cpu="8"),
+        full("a", "3", "n0"),
+        full("b", "3", "n0"),
+        full("c", "2", "n0"),
+        *_gang("g", 3, "2 3 2", 45, 10),
+        *_gang("first", 1, "2", 37, 10),
+    ]
+    assert "preempt" not in as_they_are("PodGroup", "g", *objects).summary
+    assert "will if it is tried" in as_they_are("PodGroup", "g", *objects[:-2]).summary
+
+
+def test_members_that_a_gang_does_not_need_are_tried_after_other_queues() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        queue("a", weight=2),
+        queue("b", weight=1),
+        full("own", "1", "n0", metadata={"namespace": "default", "annotations": {QUEUE: "a"}}),
+        *_gang("g", 1, "2 2", 38, queue="b"),
+        *_gang("other", 1, "3", 8, queue="a"),
+    ]
+    report = as_they_are("Pod", "g-1", *objects)
+    assert "but PodGroup default/other is tried before it and takes n0" in report.summary
+    assert as_they_are("Pod", "g-0", *objects).summary.startswith("It fits now: n0")
+
+
+def test_which_members_a_gang_needs_depends_on_those_before_it() -> None:
+    objects = [node("n0", cpu="5"), _pending("first", "3", 5), *_gang("g", 1, "3 2", 26)]
+    assert as_they_are("Pod", "g-1", *objects).summary.startswith("It fits now: n0")
