@@ -32,6 +32,7 @@ from harness.numa_objects import lsr, plain, topology
 from harness.objects import Raw, node, pod, pod_group, queue, requesting, required, reservation
 from holdfast.explanation.explainer import explain
 
+AMPLIFIED = "node.koordinator.sh/resource-amplification-ratio"
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
@@ -587,3 +588,14 @@ def test_a_node_with_partly_used_devices_is_closer_than_one_with_none() -> None:
     ]
     report = explained(world_of(objects), Row([], [], []))
     assert "closest: n2, short of 1 gpu device" in report.details, report.details
+
+
+def test_exclusive_cpus_on_an_amplified_node_count_for_more() -> None:
+    amplified = node("n1", cpu="16", annotations={AMPLIFIED: '{"cpu": 2}'})
+    world = world_of([amplified, topology("n1", cpus=8), lsr("own", "4"), plain("p", "9")])
+    report = explained(world, Row([], [], []))
+    assert report.details[0] == (
+        "n1: cpu is amplified by 2, and exclusive CPUs there count 2 times, 4 cpu more than they are; "
+        "it is short of 1 cpu"
+    )
+    assert any("request at most 8 cpu instead of 9" in each.text for each in report.advice)

@@ -772,3 +772,12 @@ def test_a_pod_that_it_must_be_near_is_waited_for_if_it_fits(cpu: str, action: s
     assert advice.change["actions"] == [action]
     if action == "WaitForPod":
         assert advice.text == "wait until default/cache is scheduled, which fits n1; then it fits n1"
+
+
+def test_a_claim_in_another_namespace_is_named() -> None:
+    elsewhere = claim("c")
+    elsewhere["metadata"]["namespace"] = "other"
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    report = explained(world_of([N1, elsewhere, pod("p", "1", volumes=[volume])]), Row([], [], []))
+    says = "default/c does not exist; there is one of that name in namespace other"
+    assert f"PersistentVolumeClaim {says}" in report.details

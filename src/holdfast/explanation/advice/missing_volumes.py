@@ -91,7 +91,13 @@ def _no_claim(
     claims = (each["metadata"] for each in snapshot.all(CLAIM))
     known = [each["name"] for each in claims if each.get("namespace") == pod.namespace]
     claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
-    yield f"{claim} does not exist{did_you_mean(name, known)}"
+    elsewhere = sorted(
+        str(each["metadata"].get("namespace"))
+        for each in snapshot.all(CLAIM)
+        if each["metadata"]["name"] == name
+    )
+    where = f"; there is one of that name in namespace {few(elsewhere)}" if elsewhere else ""
+    yield f"{claim} does not exist{did_you_mean(name, known) or where}"
     for near in nearest(name, known):
         objects = spec_changes(snapshot, subject, _naming(name, near))
         text = f"set claimName: {near} instead of {name}"

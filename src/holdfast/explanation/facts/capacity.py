@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.facts.own_reservations import own_entries, own_reservations
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.cluster.slots import CPU, PODS, Amounts
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -59,6 +59,7 @@ def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
             for slot in asked
         }
     kept = nominated_on(snapshot, pod, row)
+    kept[CPU] += amplified_on(snapshot, row)
     return {
         slot: table.allocatable.item(slot, row)
         - table.claimed.item(slot, row)
@@ -66,6 +67,14 @@ def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
         - kept[slot]
         for slot in asked
     }
+
+
+def amplified_on(snapshot: ClusterSnapshot, row: int) -> int:
+    """By how much exclusive CPUs on a row count for more than they are, where cpu is amplified."""
+    cpus, table = snapshot.cluster.managers.cpus, snapshot.cluster.nodes
+    ratio = float(cpus.ratio[row]) if cpus.active else 1.0
+    own = 1000 * int(cpus.exclusive_cpus[row]) if ratio > 1 else 0
+    return math.ceil(own * ratio) - own if own and table.claimed.item(CPU, row) >= own else 0
 
 
 def nominated_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Counter[int]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.api.plurals import number_of
-from holdfast.explanation.facts.capacity import row_of
+from holdfast.explanation.facts.capacity import amplified_on, missing_on, row_of
 from holdfast.explanation.facts.hardware import Lowered
 from holdfast.explanation.facts.ignored_annotations import NUMA_POLICIES, known_values
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.managers.numa.allocation import NumaCapacity
 from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, POLICIES, SINGLE
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
@@ -60,6 +61,16 @@ def has_no_numa_nodes(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> bo
 
 def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     cpus = snapshot.cluster.managers.cpus
+    for name in nodes[:_NODES]:
+        row = row_of(snapshot, name)
+        if more := amplified_on(snapshot, row):
+            short = missing_on(snapshot, pod, row).get(CPU, 0)
+            lacks = f"; it is short of {shown(names.CPU, short)} cpu" if short else ""
+            ratio = f"{float(cpus.ratio[row]):g}"
+            yield (
+                f"{name}: cpu is amplified by {ratio}, and exclusive CPUs there count {ratio} times, "
+                f"{shown(names.CPU, more)} cpu more than they are{lacks}"
+            )
     want = cpus.valid_want(pod.cls)
     if want is None:
         return
