@@ -114,3 +114,51 @@ def test_members_that_a_gang_does_not_need_are_tried_after_other_queues() -> Non
 def test_which_members_a_gang_needs_depends_on_those_before_it() -> None:
     objects = [node("n0", cpu="5"), _pending("first", "3", 5), *_gang("g", 1, "3 2", 26)]
     assert as_they_are("Pod", "g-1", *objects).summary.startswith("It fits now: n0")
+
+
+def test_a_gang_takes_back_its_place_by_preempting_those_that_stay() -> None:
+    objects = [
+        node("n0", cpu="8"),
+        full("low", "3", "n0"),
+        _pending("first", "4", 34, 5),
+        *_gang("g", 1, "3 3", 43, 5),
+    ]
+    summary = as_they_are("PodGroup", "g", *objects).summary
+    taken = "but default/first is tried before it and takes n0"
+    assert f"{taken}; then it preempts default/low on n0." in summary
+
+
+def test_members_are_placed_where_they_are_nominated() -> None:
+    """Of the victim's node, less is left if the smaller members are placed first."""
+    objects = [
+        node("n0", cpu="6"),
+        node("n1", cpu="8"),
+        full("a", "2", "n1", priority=5),
+        full("b", "2", "n1", priority=5),
+        full("c", "1", "n1"),
+        full("d", "1", "n0"),
+        full("e", "3", "n1"),
+        full("f", "2", "n0", priority=5),
+        *_gang("g", 3, "1 2 3", 6, 10),
+    ]
+    assert "it can preempt default/e" in as_they_are("PodGroup", "g", *objects).summary
+
+
+def test_no_change_is_advised_with_which_the_gang_reclaims_without_the_member() -> None:
+    own = {"namespace": "default", "annotations": {QUEUE: "a"}}
+    other = {"namespace": "default", "annotations": {QUEUE: "b"}}
+    objects = [
+        node("n0", cpu="6"),
+        node("n1", cpu="4"),
+        queue("a", weight=1, capability={"cpu": "4"}),
+        queue("b", weight=1),
+        queue("c", weight=1),
+        full("other-0", "2", "n0", priority=5, metadata=other),
+        full("other-1", "1", "n0", priority=5, metadata=other),
+        full("other-2", "3", "n0", metadata=other),
+        full("own", "2", "n1", metadata=own),
+        *_gang("g", 1, "3 1 2 2", 5, queue="a"),
+    ]
+    advice = as_they_are("Pod", "g-0", *objects).advice
+    assert advice
+    assert [each.text for each in advice if "reclaims" in each.text] == []

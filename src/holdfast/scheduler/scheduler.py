@@ -14,7 +14,7 @@ from holdfast.scheduler.actions.allocate import Allocate
 from holdfast.scheduler.actions.backfill import Backfill
 from holdfast.scheduler.actions.convergence import ConvergenceGuard
 from holdfast.scheduler.actions.hold_reconciler import HoldReconciler
-from holdfast.scheduler.actions.preempt import PreemptAction
+from holdfast.scheduler.actions.preempt import GangPreemption, PreemptAction
 from holdfast.scheduler.actions.reclaim import Reclaim, ReclaimPlan
 from holdfast.scheduler.actions.reserve import Reserve
 from holdfast.scheduler.actions.round import Action, Round
@@ -337,10 +337,12 @@ class Scheduler:
             return self.gangs.attempt(job, order=order)
         return self.gangs.attempt(job, self.backfill_row, order)
 
-    def victims_for(self, job: Job) -> list[PodRecord]:
-        """The pods that the preempt action would preempt now for a job."""
+    def preemption_for(self, job: Job) -> GangPreemption:
+        """What the preempt action would preempt now for a job."""
         action = self._preempt()
-        return action.victims_for(self._round(self.cluster.now), job) if action is not None else []
+        if action is None:
+            return GangPreemption([], [])
+        return action.preemption_for(self._round(self.cluster.now), job)
 
     def victims_in_queue(self, pod: PodRecord) -> list[PodRecord]:
         """The pods that the preempt action would preempt now for a pod, not of a gang, that its queue

@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 from holdfast.explanation.facts.other_pods import takers_text
 from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
-from holdfast.explanation.facts.rehearsed_rounds import first_pod, started_before, started_in_round
+from holdfast.explanation.facts.rehearsed_rounds import (
+    first_pod,
+    preempted,
+    started_before,
+    started_in_round,
+)
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import (
@@ -19,6 +24,7 @@ from holdfast.explanation.verdicts import (
     profile_for,
     starts_on,
 )
+from holdfast.scheduler.actions.reclaim import ReclaimPlan
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import Nomination
@@ -61,6 +67,14 @@ def fitting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     return Start([], takers) if takers or not nodes else Start(nodes, f"it fits {few(nodes, _NODES)}")
 
 
+def taken_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
+    """`default/old is tried before it and takes n1`, if the pod or gang would start now but for those,
+    and how it starts beside them; empty if they leave it enough."""
+    takers = takers_text(snapshot, goal)
+    start = _beside_others(snapshot, goal) if takers else NO_START
+    return f"{takers}; then {start.text}" if start.nodes else takers
+
+
 def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     """How it would start now by preempting or reclaiming, also beside those that are tried before it
     and fit."""
@@ -95,7 +109,9 @@ def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     scheduler = snapshot.scheduler
     if snapshot.cluster.jobs.queue_limits.admission_error(pod):
         victims = scheduler.victims_in_queue(pod)
-        return _preempting(snapshot, victims) if victims else _reclaiming(snapshot, pod)
+        if victims:
+            return _preempting(snapshot, victims)
+        return _reclaiming(snapshot, reclaim_plan(snapshot, pod))
     profile = profile_for(scheduler, pod)
     column = scheduler.columns.column(profile, pod.cls)
     if column.rejected is not None or scheduler.search.find_row(profile, pod, column) >= 0:
@@ -104,49 +120,53 @@ def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     if nomination.reserve_pods:
         return _preempting_reservations(snapshot, nomination)
     if not nomination.node:
-        return _reclaiming(snapshot, pod)
+        return _reclaiming(snapshot, reclaim_plan(snapshot, pod))
     uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
     known = snapshot.cluster.pods
     return _preempting(snapshot, [known[uid] for uid in uids if uid in known], nomination.node)
 
 
 def _gang_start(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = None) -> Start:
-    """How the gang would start, or the pod as a further member of one that runs."""
+    """How the gang would start, and the pod with it; or the pod as a further member of one that
+    runs."""
     if job.is_ready:
         victims = member_victims(snapshot, job, pod) if pod is not None else []
         return _preempting(snapshot, victims) if victims else NO_START
-    victims = snapshot.scheduler.victims_for(job)
-    if victims:
-        found = _preempting(snapshot, victims)
-        return found if _starts_without(snapshot, job, victims) else NO_START
-    waiting = job.waiting()
-    return _reclaiming(snapshot, waiting[0]) if waiting else NO_START
+    with attempt(snapshot, job) as tried:
+        if tried.is_ready:
+            return NO_START  # nothing is evicted for further members
+        is_placed = pod is None or any(each is pod for each in tried.placed)
+    if snapshot.scheduler.preemption_for(job).victims:
+        victims = _victims(snapshot, job, pod)
+        return _preempting(snapshot, victims) if victims else NO_START
+    if not (waiting := job.waiting()) or (plan := reclaim_plan(snapshot, waiting[0])) is None:
+        return NO_START
+    if is_placed or any(each is pod for each, _ in plan.places):
+        return _reclaiming(snapshot, plan)
+    return NO_START
 
 
 def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
     """The pods that a gang preempts to start, beside the others that start before it preempts."""
     with started_in_round(snapshot, GangGoal(job.name)):
-        victims = snapshot.scheduler.victims_for(job)
-        return victims if victims and _starts_without(snapshot, job, victims) else []
+        return _victims(snapshot, job)
 
 
 def member_victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:
     """The pods that are preempted for a member beyond those that its gang needs. Only PodGroups of
     `scheduling.k8s.io` preempt for these, one after the other."""
-    victims = snapshot.scheduler.victims_for(job)
-    return victims if victims and _starts_without(snapshot, job, victims, pod) else []
+    return _victims(snapshot, job, pod)
 
 
-def _starts_without(
-    snapshot: ClusterSnapshot, job: Job, victims: list[PodRecord], pod: PodRecord | None = None
-) -> bool:
-    """Whether the gang starts once these pods are gone, and the member with it."""
-    ledger = snapshot.cluster.ledger
-    with ledger.transaction():
-        for victim in victims:
-            ledger.remove(victim)
+def _victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = None) -> list[PodRecord]:
+    """The pods that are preempted for the gang, if it then starts, and the member with it."""
+    partners = snapshot.cluster.jobs.partners(job)
+    with preempted(snapshot, job) as victims:
+        is_ready = all(each.is_ready for each in partners)
+        if not victims or (is_ready and (pod is None or pod.row >= 0)):
+            return victims
         with attempt(snapshot, job) as tried:
-            return tried.is_ready and (pod is None or any(each is pod for each in tried.placed))
+            return victims if tried.is_ready and (pod is None or pod.row >= 0) else []
 
 
 def _preempting(snapshot: ClusterSnapshot, victims: list[PodRecord], node: str = "") -> Start:
@@ -166,8 +186,7 @@ def _preempting_reservations(snapshot: ClusterSnapshot, nomination: Nomination) 
     return Start(nodes, f"it preempts {whom} on {few(nodes, _NODES)}", True)
 
 
-def _reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
-    plan = reclaim_plan(snapshot, pod)
+def _reclaiming(snapshot: ClusterSnapshot, plan: ReclaimPlan | None) -> Start:
     if plan is None:
         return NO_START
     nodes = sorted({snapshot.cluster.nodes.name(row) for _, row in plan.places})

@@ -70,6 +70,26 @@ def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Pod
         yield rehearsal.started
 
 
+@contextmanager
+def preempted(snapshot: ClusterSnapshot, job: Job) -> Iterator[list[PodRecord]]:
+    """Removes the pods that the preempt action preempts for the job, and places the members that it
+    nominates, until the end of the block."""
+    scheduler, cluster = snapshot.scheduler, snapshot.cluster
+    found = scheduler.preemption_for(job)
+    statement = Statement(scheduler.cycle)
+    with cluster.ledger.transaction():
+        for victim in found.victims:
+            cluster.ledger.remove(victim)
+        for pod, node in found.places if found.victims else ():
+            row = cluster.nodes.row(node)
+            if row is not None:
+                statement.assume_on(profile_for(scheduler, pod), pod, row)
+        try:
+            yield found.victims
+        finally:
+            statement.discard()
+
+
 class _Rehearsal:
     """A round that is taken back when the stack is closed."""
 
@@ -219,22 +239,16 @@ class _Rehearsal:
             if first is not None and not queue.comes_before(leader, first):
                 return
             job = jobs.of(leader)
-            if job is None:
-                victims = snapshot.scheduler.victims_in_queue(leader)
-            else:
-                victims = [] if job.is_ready else snapshot.scheduler.victims_for(job)
-            if not victims:
+            if job is not None:
+                if not job.is_ready:
+                    self._stack.enter_context(preempted(snapshot, job))
+                    self.started += self._stack.enter_context(self._assumed(job))
                 continue
-            with ExitStack() as made:
-                made.enter_context(ledger.transaction())
-                for victim in victims:
-                    ledger.remove(victim)
-                those = made.enter_context(
-                    placed(snapshot, [leader]) if job is None else self._assumed(job)
-                )
-                if those:
-                    self.started += those
-                    self._stack.enter_context(made.pop_all())
+            victims = snapshot.scheduler.victims_in_queue(leader)
+            self._stack.enter_context(ledger.transaction())
+            for victim in victims:
+                ledger.remove(victim)
+            self.started += self._stack.enter_context(placed(snapshot, [leader] if victims else []))
 
 
 class _Lanes:

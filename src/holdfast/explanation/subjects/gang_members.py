@@ -7,8 +7,7 @@ from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consider_steps
-from holdfast.explanation.facts.other_pods import takers_text
-from holdfast.explanation.facts.own_starts import gang_victims, member_victims
+from holdfast.explanation.facts.own_starts import gang_victims, member_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
@@ -71,7 +70,7 @@ def explain_member(
         node = snapshot.cluster.nodes.name(pod.row) if is_placed else ""
     if starts and node:
         rest = "" if job.is_ready else f", together with the rest of {job_text(job)}"
-        if takers := takers_text(snapshot, subject):
+        if takers := taken_text(snapshot, subject):
             report.summary = f"It would fit now: {node}{rest}, but {takers}."
             return True
         early = ", as it ends before others need the capacity" if placing.message else ""
@@ -147,7 +146,7 @@ def explain_member(
 def _preempts_for_further(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
     """What is preempted for a member beyond those that its gang needs, or for another one before it;
     empty if nothing is."""
-    if pod.reservation is not None or not (victims := snapshot.scheduler.victims_for(job)):
+    if pod.reservation is not None or not (victims := snapshot.scheduler.preemption_for(job).victims):
         return ""
     if member_victims(snapshot, job, pod):
         text = preemption_text(victims)

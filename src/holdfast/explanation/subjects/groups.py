@@ -4,8 +4,7 @@ from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.other_pods import takers_text
-from holdfast.explanation.facts.own_starts import gang_victims
+from holdfast.explanation.facts.own_starts import gang_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.phrases import job_text
 from holdfast.explanation.repairs.gang_changes import preemption_text, same_names, waiting_members
@@ -96,7 +95,7 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     with attempt(snapshot, job) as tried:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:
-        if takers := takers_text(snapshot, GangGoal(job.name)):
+        if takers := taken_text(snapshot, GangGoal(job.name)):
             return f"{_more_fit(count)} now, but {takers}."
         return f"{_more_fit(count)} now; it is queued."
     more = f"{_more_fit(count)} now"

@@ -13,7 +13,7 @@ from holdfast.explanation.facts.expected_ends import deletion_deadline, ignored_
 from holdfast.explanation.facts.holders import kind_of_holder, kind_text
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.facts.matching_reservations import matching_reservations
-from holdfast.explanation.facts.other_pods import takers_text
+from holdfast.explanation.facts.own_starts import taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
 from holdfast.explanation.phrases import in_time, job_text, pods_text
@@ -246,7 +246,7 @@ def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     node = report.ranked[0].node if report.ranked else pod.nominated
     best = f": {node}" if node else ""
     report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
-    if takers := takers_text(snapshot, Subject.of(pod)):
+    if takers := taken_text(snapshot, Subject.of(pod)):
         report.summary = f"It would fit now{best}, but {takers}."
     if report.told.startswith("0/"):
         report.details.append(

@@ -8,7 +8,7 @@ deallocated.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_critical
 from holdfast.scheduler.actions.round import Action, Round
@@ -31,6 +31,14 @@ ONGOING = "ongoing preemption on nominated nodes"
 
 Found = list[tuple[PodRecord, str, tuple[Decision, ...]]]
 """Members, their nominated nodes, and the decisions that make them fit there."""
+
+
+class GangPreemption(NamedTuple):
+    """What would be preempted for a job."""
+
+    places: list[tuple[PodRecord, str]]
+    """The members that are nominated, and to which nodes."""
+    victims: list[PodRecord]
 
 
 class PreemptAction(Action):
@@ -143,25 +151,26 @@ class PreemptAction(Action):
                 proposals += [found for found in tried if found[1]][:1]
         return min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
 
-    def victims_for(self, round_: Round, job: Job) -> list[PodRecord]:
-        """The pods that would be preempted now for a job: for those that it needs, or, of a PodGroup of
+    def preemption_for(self, round_: Round, job: Job) -> GangPreemption:
+        """What would be preempted now for a job: for those that it needs, or, of a PodGroup of
         `scheduling.k8s.io` that is ready, for a further member. Changes nothing."""
+        nothing = GangPreemption([], [])
         if job.is_ready and job.core is None:
-            return []
+            return nothing
         gangs, jobs = round_.gangs, round_.cluster.jobs.partners(job)
         members = gangs.tried_members(jobs)
         if any(pod.reservation is not None for pod in members):
-            return []
+            return nothing
         if self._is_under_way(round_, members):
-            return []
+            return nothing
         if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
-            return []
+            return nothing
         with round_.cluster.jobs.queues.expected_usage():
             if job.core is not None:
-                _, victims = self._proposal_for_group(round_, job, members)
+                found, victims = self._proposal_for_group(round_, job, members)
             else:
-                _, victims = self._proposal(round_, members, lambda: gangs.could_start(jobs))
-        return list(victims.values())
+                found, victims = self._proposal(round_, members, lambda: gangs.could_start(jobs))
+        return GangPreemption([(pod, node) for pod, node, _ in found], list(victims.values()))
 
     def victims_in_queue(self, round_: Round, pod: PodRecord) -> list[PodRecord]:
         """The pods that would be preempted now for a pod that its queue does not admit. Changes
