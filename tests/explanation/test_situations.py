@@ -225,6 +225,11 @@ SITUATIONS: dict[str, Row] = {
         ["it requests 250 cpu, the most a node has is 8; did you mean 250m?"],
         ["CorrectUnit"],
     ),
+    "fewer cpu without their unit": Row(
+        [N1, pod("p", "50")],
+        ["it requests 50 cpu, the most a node has is 8; did you mean 50m?"],
+        ["CorrectUnit"],
+    ),
     "memory in a unit too large": Row(
         [node("n1", memory="16Gi"), pod("p", memory="256Gi")],
         ["it requests 256Gi memory, the most a node has is 16Gi; did you mean 256Mi?"],
@@ -584,8 +589,8 @@ SITUATIONS: dict[str, Row] = {
     ),
     "init container is too big": Row(
         [N1, with_init(pod("p", "1"), "fetch", "40")],
-        ["it requests 40 cpu (its init container fetch does)", "nothing that was tried would help"],
-        [],
+        ["it requests 40 cpu (its init container fetch does)"],
+        ["CorrectUnit"],
     ),
     "never preempts": Row(
         [N1, full("low", "8", "n1"), pod("p", "4", priority=10, preemptionPolicy="Never")],

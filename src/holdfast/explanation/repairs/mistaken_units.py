@@ -21,8 +21,8 @@ _SMALLER = {
     MEMORY: {"Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "P": "T", "T": "G", "G": "M"},
 }
 """By resource and unit, the next smaller one."""
-_LEAST_MILLICPU = 100
-"""Few pods request less, so that a smaller number is one of CPUs."""
+_LEAST_MILLICPU, _LEAST_RESERVED_MILLICPU = 10, 100
+"""Few pods request less, and few reservations, so that a smaller number is one of CPUs."""
 
 
 def mistaken_units(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, tuple[str, str]]:
@@ -30,7 +30,9 @@ def mistaken_units(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, tuple
     largest unit with which one does."""
     subject = Subject.of(pod)
     raw = subject.raw(snapshot)
-    template = (raw.get("spec") or {}).get("template") or {} if subject.info is RESERVATION else raw
+    is_reservation = subject.info is RESERVATION
+    template = (raw.get("spec") or {}).get("template") or {} if is_reservation else raw
+    least = _LEAST_RESERVED_MILLICPU if is_reservation else _LEAST_MILLICPU
     parts = parts_of(copy.deepcopy(template.get("spec") or {}))
     slots, found = snapshot.cluster.nodes.slots, dict[str, tuple[str, str]]()
     for slot, asked in pod.cls.requests:
@@ -40,17 +42,17 @@ def mistaken_units(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, tuple
         for part in parts:
             for field in ("requests", "limits"):
                 text = str((part.resources.get(field) or {}).get(name, "0"))
-                if amount(name, text) > most and (near := _near(name, text, most)):
+                if amount(name, text) > most and (near := _near(name, text, most, least)):
                     found.setdefault(name, (text, near))
     return found
 
 
-def _near(name: str, text: str, most: int) -> str:
+def _near(name: str, text: str, most: int, least_millicpu: int) -> str:
     written = _QUANTITY.fullmatch(text)
     if written is None:
         return ""
     number, unit = written.groups()
-    if name == CPU and float(number) < _LEAST_MILLICPU:
+    if name == CPU and float(number) < least_millicpu:
         return ""
     while (unit := _SMALLER[name].get(unit, "")) != "":
         if amount(name, number + unit) <= most:
