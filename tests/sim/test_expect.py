@@ -61,6 +61,9 @@ def test_expectations(expected: str, complaint: str | None) -> None:
         ),
         ("bound: {p: 5}", "bound.p: expected a node's name, got 5"),
         ("bound: [p]", "bound: expected a mapping of pods, got a list"),
+        ("pending: {p: 5}", "pending.p: expected the message of its condition, got 5"),
+        ("phases: {p: Runing}", "got 'Runing'; did you mean Running?"),
+        ("absent: [web]", "absent[0]: expected an object such as Pod/default/web, got 'web'"),
         ("timeline: [{t: soon}]", "timeline[0].t: not a duration: 'soon'"),
     ],
 )
@@ -68,3 +71,9 @@ def test_invalid_expectations_are_refused(expected: str, complaint: str) -> None
     with pytest.raises(InvalidInput) as refused:
         simulate(joined(NODE, EXPECT % expected))
     assert complaint in str(refused.value)
+
+
+def test_all_statements_that_are_false_are_named() -> None:
+    wrong = "bound: {p: n2, q: n1}, pending: {p: ''}, phases: {p: Failed}"
+    unmet = simulate(joined(NODE, pod_text("p"), EXPECT % wrong)).unmet
+    assert [each.split(": ")[3] for each in unmet] == ["bound.p", "bound.q", "pending.p", "phases.p"]

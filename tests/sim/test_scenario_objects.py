@@ -215,6 +215,30 @@ def test_everything_wrong_with_a_decoded_object_is_reported_at_once() -> None:
     ]
 
 
+def test_malformed_unknown_and_invalid_fields_are_reported_together() -> None:
+    wrong = {"requests": {"cpu": "1x", "memory": "2Q"}}
+    given = {"containers": [{"name": "C", "resources": wrong}], "nodeSelectr": {}}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": given}
+    assert fields(made) == [
+        "spec.containers[0].resources.requests[cpu]",
+        "spec.containers[0].resources.requests[memory]",
+        "spec.nodeSelectr",
+        "spec.containers[0].name",
+    ]
+    held = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4x"}}}]}
+    owners = [{"labelSelector": {"matchLabels": {"a": "b"}}}]
+    kept = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {"owners": owners, "tll": "1h", "template": {"spec": held}},
+    }
+    quantity = "spec.template.spec.containers[0].resources.requests.cpu"
+    assert fields(kept) == ["spec.tll", quantity]
+    kept["spec"] = {"ownres": owners, "template": {"spec": held}}
+    assert fields(kept) == ["spec.ownres", quantity]
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "under_score", "-a", "a-", "a" * 254, "a..b", "ä"])
 def test_names_are_dns_names(name: str) -> None:
     assert fields(make_node(name).labels({"kubernetes.io/hostname": "n"}).raw()) == ["metadata.name"]

@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
+from holdfast.api.similar_names import did_you_mean
 from holdfast.local.component import ObjectWriter
 from holdfast.local.store.objects import Raw, pod_key
 from holdfast.local.timeline import TimelineEntry
@@ -28,6 +29,7 @@ _WHAT = "Expect"
 _MAPS = ("bound", "pending", "phases")
 _LINES = ("timeline", "never")
 _FIELDS = ("apiVersion", "kind", "metadata", "at", *_MAPS, "absent", *_LINES)
+_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _ENTRY = ("t", "object", "event", "node", "reservation", "message")
 
 Line = dict[str, Any]
@@ -58,9 +60,18 @@ def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | Non
         if not all(isinstance(node, str) for node in bound[pod]):
             message = f"expected a node's name, got {described(nodes)}"
             found.append(InvalidObject(_WHAT, f"bound.{pod}", message))
+    for pod, message in maps["pending"].items():
+        if message is not None and not isinstance(message, str):
+            problem = f"expected the message of its condition, got {described(message)}"
+            found.append(InvalidObject(_WHAT, f"pending.{pod}", problem))
+    for pod, phase in maps["phases"].items():
+        if phase not in _PHASES:
+            problem = f"expected {', '.join(_PHASES)}, got {described(phase)}"
+            problem += did_you_mean(phase, _PHASES) if isinstance(phase, str) else ""
+            found.append(InvalidObject(_WHAT, f"phases.{pod}", problem))
     absent = _typed(data, "absent", list, "a list of objects", found) or []
     for i, name in enumerate(absent):
-        if not isinstance(name, str):
+        if not isinstance(name, str) or "/" not in name:
             message = f"expected an object such as Pod/default/web, got {described(name)}"
             found.append(InvalidObject(_WHAT, f"absent[{i}]", message))
     lines = {part: _read_lines(data, part, found) for part in _LINES}

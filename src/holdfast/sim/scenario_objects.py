@@ -14,8 +14,9 @@ A scenario may leave out what has no bearing on scheduling; that is filled in be
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,10 +31,12 @@ from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.objects import check_decoded, check_decoded_metadata, decoded_object
 from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType
 from holdfast.machinery.schema.catalogue import holdfast_catalogue, open_type
+from holdfast.machinery.schema.field_errors import MALFORMED, REQUIRED
 from holdfast.machinery.status import StatusError
 from holdfast.machinery.validation.core_kinds import ABOUT_VOLUMES
 
 IMAGE = "pause"
+_MOST_MALFORMED = 100
 _HOST_PATH = "/mnt"
 _MODES = ("ReadWriteOnce",)
 _SIZE = "1"
@@ -53,8 +56,8 @@ class ScenarioObject:
     """A document that is an object, after completion and strict decoding."""
 
     def __init__(self, given: Raw, declared: Kinds = NO_KINDS) -> None:
-        """`errors` are of strict decoding, or else of validation. `newer` are fields of an object that
-        a server stored which this version does not know; they are left out."""
+        """`errors` are of strict decoding and of validation. `newer` are fields of an object that a
+        server stored which this version does not know; they are left out."""
         self.errors: list[InvalidObject] = []
         self.newer: list[str] = []
         self.raw = given
@@ -68,17 +71,16 @@ class ScenarioObject:
         template = _template(given) if (info.group, info.kind) == ("", "Pod") else None
         if template is not None and self._is_copy(given, type, template):
             return
-        self.raw = completed(given)
-        self.raw, problems = decoded_object(type, self.raw)
+        self.raw, problems, is_decoded = _decoded(type, completed(given))
         stored = isinstance(given.get("metadata"), Mapping) and given["metadata"].get("resourceVersion")
         if stored:
             self.newer = [each.field for each in problems if each.reason == UNKNOWN]
             problems = [each for each in problems if each.reason != UNKNOWN]
-        if not problems:
-            if is_reference(given):
-                type = open_type(info)
-                self.raw, _ = decoded_object(type, given)
-            problems = check_decoded(type, _with_reference_uids(self.raw))
+        if not problems and is_reference(given):
+            type = open_type(info)
+            self.raw, _ = decoded_object(type, given)
+        if is_decoded:
+            problems += _beside(problems, check_decoded(type, _with_reference_uids(self.raw)), given)
         if problems:
             name = object_name(given)
             self.errors = [as_invalid(name, each) for each in problems]
@@ -98,6 +100,67 @@ class ScenarioObject:
             return False
         self.raw = _without_zeroes(given, {**raw, "spec": known[1]})
         return True
+
+
+def _decoded(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError], bool]:
+    """The object without its malformed and unknown fields, the errors of these, and whether these are
+    all."""
+    malformed: list[FieldError] = []
+    while True:
+        decoded, found = decoded_object(type, raw)
+        if not found or found[0].reason != MALFORMED:
+            return decoded, [*malformed, *found], True
+        malformed += found
+        rest = _without(raw, _steps(found[0].field))
+        if rest is None or len(malformed) == _MOST_MALFORMED:
+            return decoded, malformed, False
+        raw = rest
+
+
+def _beside(
+    decoding: Sequence[FieldError], validation: list[FieldError], given: Raw
+) -> list[FieldError]:
+    """The errors of validation that do not follow from those of decoding: a field that was left out may
+    be the one that is missing."""
+    if not decoding:
+        return validation
+    wrong = tuple(each.field for each in decoding)
+    return [
+        each
+        for each in validation
+        if each.reason != REQUIRED
+        and not each.field.startswith(wrong)
+        and _without(given, _steps(each.field)) is not None
+    ]
+
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+
+
+def _steps(path: str) -> list[str]:
+    """`spec`, `containers`, `0` of `spec.containers[0]`."""
+    return [name or key for name, key in _STEP.findall(path)]
+
+
+def _without(raw: Any, steps: Sequence[str]) -> Any:
+    """A copy without the part at a path; None if there is no such part."""
+    if not steps:
+        return None
+    first, *rest = steps
+    if isinstance(raw, list):
+        at = int(first) if first.isdecimal() else len(raw)
+        if at >= len(raw):
+            return None
+        if not rest:
+            return [*raw[:at], *raw[at + 1 :]]
+        inner = _without(raw[at], rest)
+        return None if inner is None else [*raw[:at], inner, *raw[at + 1 :]]
+    if not isinstance(raw, Mapping) or first not in raw:
+        return None
+    if not rest:
+        return {name: value for name, value in raw.items() if name != first}
+    inner = _without(raw[first], rest)
+    return None if inner is None else {**raw, first: inner}
 
 
 _known_specs: Memo[bytes, tuple[Raw, Raw]] = Memo(1024)
