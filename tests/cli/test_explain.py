@@ -177,6 +177,28 @@ def test_a_waiting_reservation_lists_what_it_waits_for(cluster: ServedCluster) -
     assert "pod default/running has 3 cpu: end unknown" in found["help"]
 
 
+def test_a_misspelt_annotation_of_a_reservation_is_named(cluster: ServedCluster) -> None:
+    annotations = {"holdfast.io/start-at": "2099-01-01T00:00:00Z", "holdfast.io/x": "y"}
+    path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    answer = cluster.server.post(path, reservation("soon", "64", metadata={"annotations": annotations}))
+    warning = (
+        '299 - "metadata.annotations[holdfast.io/start-at]: unknown annotation; did you mean '
+        'holdfast.io/starts-at?"'
+    )
+    assert (answer.code, answer.warnings) == (201, [warning])
+    answer = cluster.server.patch(f"{path}/soon", {"spec": {"ttl": "1h"}})
+    assert (answer.code, answer.warnings) == (200, [])
+    answer = cluster.server.patch(
+        f"{path}/soon", {"metadata": {"annotations": {"holdfast.io/x": None}}}
+    )
+    assert (answer.code, answer.warnings) == (200, [warning])
+    cluster.settle()
+    assert (
+        "its annotation holdfast.io/start-at is ignored: unknown annotation; did you mean "
+        "holdfast.io/starts-at?"
+    ) in explained(cluster, "reservation", "soon")["help"]
+
+
 def test_a_reservation_that_was_lost_with_its_node_says_so(tmp_path: Path) -> None:
     lost = reservation("lost")
     gone = {"type": "Ready", "status": "False", "reason": "Expired", "message": "node n1 is gone"}

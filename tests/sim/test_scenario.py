@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.scenarios import NODE, documents, joined, pod_text, simulate, step_text
+from harness.scenarios import NODE, documents, joined, pod_text, reservation_text, simulate, step_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.snapshot.manifests import InvalidInput
 
@@ -30,6 +30,15 @@ def problems(*parts: str) -> list[str]:
             "Pod/default/p: metadata.annotations[sim.holdfast.io/at]: must not",
         ),
         (pod_text("p", run_for="1s"), "unknown annotation; did you mean sim.holdfast.io/runs-for?"),
+        (
+            reservation_text("r", metadata={"annotations": {"holdfast.io/start-at": "x"}}),
+            "metadata.annotations[holdfast.io/start-at]: unknown annotation; did you mean "
+            "holdfast.io/starts-at?",
+        ),
+        (
+            "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}",
+            "kind: a KubeSchedulerConfiguration is given with --config",
+        ),
         (pod_text("p", at="5s", delete_at="4s"), "is before the object is created"),
         (pod_text("p", spec="priorityClassName: x"), "no PriorityClass with name x was found"),
         ("{apiVersion: v1, kind: Pood}", "kind: unknown kind 'Pood'; did you mean Pod?"),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast.api import names
 from holdfast.api.errors import DurationError, InvalidObject, TimeError
+from holdfast.api.similar_names import any_of, nearest
 from holdfast.api.times import parse_duration, parse_time
 
 
@@ -58,6 +59,29 @@ _KEYS = (
     names.RELEASE_IF_UNUSED_AFTER,
     names.AT_END,
 )
+
+
+_DOMAIN = "holdfast.io/"
+_OTHERS = frozenset(
+    each
+    for each in vars(names).values()
+    if isinstance(each, str) and each.startswith(_DOMAIN) and each not in _KEYS
+)
+"""Other annotations and labels of the domain, which are not misspelt."""
+
+
+def misspelt_terms(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Annotations of a Reservation that look like misspelt calendar annotations, each with what is
+    wrong. They are legal, and ignored."""
+    known = {key.removeprefix(_DOMAIN): key for key in _KEYS if key not in annotations}
+    found = []
+    for key in annotations:
+        if not key.startswith(_DOMAIN) or key in _KEYS or key in _OTHERS:
+            continue
+        near = nearest(key.removeprefix(_DOMAIN), known)
+        if near:
+            found.append((key, f"unknown annotation; did you mean {any_of([known[n] for n in near])}?"))
+    return found
 
 
 def calendar_terms(annotations: Mapping[str, str]) -> CalendarTerms:

@@ -85,7 +85,7 @@ def record(
         from holdfast.recording.recorder import ClusterRecorder
 
         recorder = ClusterRecorder(server, Path(output), size, tuple(keep_annotation or ()), warn=_warn)
-        task = asyncio.ensure_future(recorder.run(seconds, _progress()))
+        task = asyncio.ensure_future(recorder.run(seconds, _progress(output)))
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, task.cancel)
@@ -159,10 +159,18 @@ def _warn(text: str) -> None:
     typer.echo(f"warning: {text}", err=True)
 
 
-def _progress() -> "Callable[[RecordedFigures], None] | None":
-    """A line that is replaced on a terminal; else nothing."""
+def _progress(output: str) -> "Callable[[RecordedFigures], None]":
+    """A line that is replaced on a terminal; else one when the recording has begun."""
+    has_begun = False
+
+    def begun(figures: "RecordedFigures") -> None:
+        nonlocal has_begun
+        if figures.began and not has_begun:
+            has_begun = True
+            typer.echo(f"{output}: recording; {figures.objects.total()} objects listed", err=True)
+
     if not sys.stderr.isatty():
-        return None
+        return begun
 
     def show(figures: "RecordedFigures") -> None:
         sys.stderr.write(f"\r{_text(figures)}\x1b[K")

@@ -11,8 +11,9 @@ Each raises StatusError, with the API server's code, reason and message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from holdfast.api.calendar import misspelt_terms
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.times import format_time, parse_time
 from holdfast.machinery.object_request import ObjectRequest, WriteRequest
@@ -92,6 +93,7 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
     if request.restores and given:
         raw = {**raw, "status": {**(raw.get("status") or {}), **given}}
     _warn_of_finalizers(request, raw)
+    _warn_of_annotations(request, raw)
     if checked:
         return raw
     problems = metadata_rules.check(type, raw["metadata"])
@@ -185,6 +187,28 @@ def _warn_of_finalizers(request: WriteRequest, raw: Raw) -> None:
             )
 
 
+def _warn_of_annotations(request: WriteRequest, raw: Raw) -> None:
+    for path, given in reservation_annotations(raw):
+        for key, problem in misspelt_terms(given):
+            request.warn(f"{path}[{key}]: {problem}")
+
+
+def reservation_annotations(raw: Raw) -> list[tuple[str, Mapping[str, str]]]:
+    """The annotations of a Reservation, or of the Reservations of a ReservationSchedule, with their
+    path."""
+    path, metadata = "metadata", raw.get("metadata")
+    match raw.get("kind"):
+        case "Reservation":
+            pass
+        case "ReservationSchedule":
+            path = "spec.template.metadata"
+            metadata = ((raw.get("spec") or {}).get("template") or {}).get("metadata")
+        case _:
+            return []
+    annotations = (metadata or {}).get("annotations")
+    return [(f"{path}.annotations", annotations)] if annotations else []
+
+
 def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
     """The object with its `managedFields` brought up to date, if the request has a field manager."""
     type, manager = request.type, request.options.manager
@@ -214,6 +238,8 @@ def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool
         problems += check_values(type, to_version(type, after), to_version(type, before))
     if problems:
         raise invalid(type.group, type.kind, request.name, problems)
+    if reservation_annotations(after) != reservation_annotations(before):
+        _warn_of_annotations(request, after)
     return after
 
 

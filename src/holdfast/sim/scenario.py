@@ -82,6 +82,8 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
                 skipped[_group_and_kind(applied)] += 1
             else:
                 _read_own(data, document, position, declared, found, actions, at_the_end, notes)
+        elif data.get("kind") == _CONFIGURATION and "kubescheduler" in str(data.get("apiVersion")):
+            problems.append(f"{document}: kind: a {_CONFIGURATION} is given with --config")
         elif _is_skipped(data, declared):
             skipped[_group_and_kind(data)] += 1
             given.append(data)
@@ -228,6 +230,7 @@ def _pod_metadata(raw: Raw) -> Iterator[tuple[str, Raw]]:
         yield path, (spec.get("template") or {}).get("metadata") or {}
 
 
+_CONFIGURATION = "KubeSchedulerConfiguration"
 _SHOWN = 3
 _NODES_SHOWN = 3
 

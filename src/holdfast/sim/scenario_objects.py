@@ -22,13 +22,19 @@ from typing import Any
 import msgspec
 
 from holdfast.api import names
+from holdfast.api.calendar import misspelt_terms
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped, kind_info
 from holdfast.api.memo import Memo
 from holdfast.api.resources import is_hugepages, is_native
 from holdfast.local.store.objects import Key, Raw
-from holdfast.machinery.objects import check_decoded, check_decoded_metadata, decoded_object
+from holdfast.machinery.objects import (
+    check_decoded,
+    check_decoded_metadata,
+    decoded_object,
+    reservation_annotations,
+)
 from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType
 from holdfast.machinery.schema.catalogue import holdfast_catalogue, open_type
 from holdfast.machinery.schema.field_errors import MALFORMED, REQUIRED
@@ -81,6 +87,12 @@ class ScenarioObject:
             self.raw, _ = decoded_object(type, given)
         if is_decoded:
             problems += _beside(problems, check_decoded(type, _with_reference_uids(self.raw)), given)
+        for path, written in reservation_annotations(self.raw) if not problems else ():
+            for key, text in misspelt_terms(written):
+                if stored:
+                    self.newer.append(f"{path}[{key}]")
+                else:
+                    problems.append(FieldError(UNKNOWN, f"{path}[{key}]", text))
         if problems:
             name = object_name(given)
             self.errors = [as_invalid(name, each) for each in problems]

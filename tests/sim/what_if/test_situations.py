@@ -291,6 +291,11 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "bad kind": ({"scales": ["service/web=2"]}, "--scale: expected KIND/NAME=REPLICAS"),
     "no count": ({"nodes": ["n1"]}, "--nodes: expected +COUNTxSHAPE"),
     "count of 0": ({"nodes": ["+0xn1"]}, "must be from 1"),
+    "misspelt resource": (
+        {"nodes": ["+1xcpu=8,memroy=3Gi"]},
+        "--nodes: 'cpu=8,memroy=3Gi': memroy is no resource of nodes; did you mean memory?",
+    ),
+    "resource without a domain": ({"nodes": ["+1xgpu=3"]}, "and DOMAIN/NAME such as nvidia.com/gpu"),
     "unknown template": ({"nodes": ["+1xn9"]}, "--nodes: there is no node 'n9'"),
     "bad amount": ({"nodes": ["+1xcpu=lots"]}, "--nodes: 'cpu=lots': cpu: "),
     "negative amount": ({"nodes": ["+1xcpu=-1"]}, "cpu is less than 0"),

@@ -1,5 +1,6 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
+from holdfast.api.calendar import misspelt_terms
 from holdfast.api.names import CAN_PREEMPT
 from holdfast.api.reservation import HAS_EXPIRED
 from holdfast.api.similar_names import did_you_mean
@@ -62,6 +63,8 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     else:
         report.told = condition_message(raw, "Scheduled")
         _waiting(snapshot, reservation, report)
+    for key, problem in misspelt_terms(raw["metadata"].get("annotations") or {}):
+        report.details.append(f"its annotation {key} is ignored: {problem}")
     reservation = snapshot.cluster.reservations.get(name)  # advice was tried on another record
     if reservation is not None and not reservation.finished:
         report.owners = _owners(snapshot.cluster, reservation)

@@ -16,6 +16,7 @@ from holdfast.api.errors import HoldfastError, QuantityError
 from holdfast.api.name_rules import label_key, label_value
 from holdfast.api.node_taints import is_lifecycle_taint
 from holdfast.api.quantity import amount, parse
+from holdfast.api.resources import is_scalar_resource
 from holdfast.api.similar_names import did_you_mean
 from holdfast.local.store.objects import Key, Raw, node_key
 
@@ -23,6 +24,8 @@ _COUNTED = re.compile(r"\+?(\d{1,6})x(.+)", re.DOTALL)
 _EFFECTS = (names.NO_SCHEDULE, names.PREFER_NO_SCHEDULE, names.NO_EXECUTE)
 _LABEL, _TAINT = "label:", "taint:"
 _PODS = "110"
+_MISSPELT = 0.75
+_NATIVE = (names.CPU, names.MEMORY, "ephemeral-storage", names.PODS)
 MOST_NODES = 100_000
 
 _GROUP = names.RESERVATION_API.partition("/")[0]
@@ -182,6 +185,10 @@ def _from_amounts(text: str) -> Raw:
             labels[key.removeprefix(_LABEL)] = value
         elif key.startswith(_TAINT):
             taints.append(_taint(text, key.removeprefix(_TAINT), value))
+        elif key not in _NATIVE and not is_scalar_resource(key):
+            others = f"known: {', '.join(_NATIVE)}, and DOMAIN/NAME such as nvidia.com/gpu"
+            hint = did_you_mean(key, _NATIVE, others, similar=_MISSPELT)
+            raise ShapeError(f"{text!r}: {key} is no resource of nodes{hint}")
         else:
             amounts[key] = _amount(text, key, value)
     for key, value in labels.items():
