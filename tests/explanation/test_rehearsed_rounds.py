@@ -162,3 +162,67 @@ def test_no_change_is_advised_with_which_the_gang_reclaims_without_the_member() 
     advice = as_they_are("Pod", "g-0", *objects).advice
     assert advice
     assert [each.text for each in advice if "reclaims" in each.text] == []
+
+
+def test_a_gang_starts_with_what_another_one_leaves_of_what_it_preempts() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        full("a", "3", "n0"),
+        full("b", "3", "n0"),
+        *_gang("g", 1, "1 2", 3),
+        *_gang("other", 1, "2", 47, 5),
+    ]
+    then = "once PodGroup default/other has preempted default/b, it fits n0"
+    assert f"None fits now; {then}." in as_they_are("PodGroup", "g", *objects).summary
+    assert as_they_are("Pod", "g-0", *objects).summary == f"It does not start now; {then}."
+    assert then not in as_they_are("Pod", "g-1", *objects).summary
+
+
+def test_a_pod_starts_with_what_a_gang_leaves_of_what_it_preempts() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        full("a", "6", "n0"),
+        _pending("p", "3", 3),
+        *_gang("other", 1, "2", 47, 5),
+    ]
+    report = as_they_are("Pod", "p", *objects)
+    assert report.summary.endswith("Once PodGroup default/other has preempted default/a, it fits n0.")
+    assert not report.advice
+
+
+def test_a_gang_starts_with_what_another_queue_leaves_of_what_it_reclaims() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        queue("a", weight=1),
+        queue("b", weight=1),
+        queue("c", weight=2),
+        full("x", "2", "n0", metadata={"namespace": "default", "annotations": {QUEUE: "a"}}),
+        full("y", "4", "n0", metadata={"namespace": "default", "annotations": {QUEUE: "b"}}),
+        *_gang("g", 1, "1", 35, queue="b"),
+        *_gang("other", 1, "2", 24, 10, queue="c"),
+    ]
+    then = "once PodGroup default/other has reclaimed default/y, it fits n0"
+    assert f"None fits now; {then}." in as_they_are("PodGroup", "g", *objects).summary
+
+
+def test_the_rest_of_the_gang_that_preempts_comes_first() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        full("a", "6", "n0"),
+        _pending("p", "3", 3),
+        *_gang("other", 1, "2 2", 47, 5),
+    ]
+    assert "it fits" not in as_they_are("Pod", "p", *objects).summary
+
+
+def test_a_pod_preempts_in_its_queue_beside_a_gang_that_preempts_before_it() -> None:
+    objects = [
+        node("n0", cpu="6"),
+        queue("a", weight=2),
+        queue("b", weight=1, capability={"cpu": "4"}),
+        full("x", "2", "n0", metadata={"namespace": "default", "annotations": {QUEUE: "b"}}),
+        *_gang("g", 2, "2 2", 25, 10, queue="b"),
+        _pending("p", "4", 31, 10, queue="b"),
+    ]
+    assert "preempt" not in as_they_are("Pod", "p", *objects).summary
+    assert "It can preempt default/x" in as_they_are("Pod", "p", *objects[:4], objects[-1]).summary

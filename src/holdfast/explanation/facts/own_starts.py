@@ -6,11 +6,12 @@ Pods that are tried before it are placed first, as in a round.
 
 from typing import NamedTuple
 
-from holdfast.explanation.facts.other_pods import takers_text
+from holdfast.explanation.facts.other_pods import taker_names, takers_text
 from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
 from holdfast.explanation.facts.rehearsed_rounds import (
     first_pod,
     preempted,
+    started_after_evictions,
     started_before,
     started_in_round,
 )
@@ -19,6 +20,7 @@ from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import (
     GangGoal,
     Goal,
+    Subject,
     attempt,
     planned_of,
     profile_for,
@@ -32,6 +34,7 @@ from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _NODES = 3
+_EVICTIONS = 3
 
 
 class Start(NamedTuple):
@@ -72,7 +75,22 @@ def taken_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     and how it starts beside them; empty if they leave it enough."""
     takers = takers_text(snapshot, goal)
     start = _beside_others(snapshot, goal) if takers else NO_START
-    return f"{takers}; then {start.text}" if start.nodes else takers
+    then = f"then {start.text}" if start.nodes else following_text(snapshot, goal) if takers else ""
+    return f"{takers}; {then}" if then else takers
+
+
+def following_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
+    """`once default/x has preempted default/y, it fits n1`, if the pod or gang starts with what others
+    leave of the capacity that they preempt or reclaim."""
+    with started_after_evictions(snapshot, goal) as evictions:
+        nodes = starts_on(snapshot, goal) if evictions else []
+        if not nodes:
+            return ""
+        made = [
+            f"{taker_names(snapshot, [each.pod])[0]} has {each.verb} {pods_text(each.victims)}"
+            for each in evictions[:_EVICTIONS]
+        ]
+        return f"once {' and '.join(made)}, it fits {few(nodes, _NODES)}"
 
 
 def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
@@ -150,6 +168,13 @@ def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
     """The pods that a gang preempts to start, beside the others that start before it preempts."""
     with started_in_round(snapshot, GangGoal(job.name)):
         return _victims(snapshot, job)
+
+
+def queue_victims(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
+    """The pods of its queue that are preempted for a pod that the queue does not admit, beside the
+    others that start before."""
+    with started_in_round(snapshot, Subject.of(pod)):
+        return snapshot.scheduler.victims_in_queue(pod)
 
 
 def member_victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:

@@ -9,7 +9,7 @@ those that a gang needs are tried after the other pods of its priority.
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.verdicts import Goal, Subject, attempt, planned_of, profile_for
@@ -17,6 +17,7 @@ from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _MOST_TRIED = 200
@@ -70,6 +71,28 @@ def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Pod
         yield rehearsal.started
 
 
+class Eviction(NamedTuple):
+    """What is preempted or reclaimed for another pod, or for the gang that it leads."""
+
+    pod: PodRecord
+    verb: str
+    victims: list[PodRecord]
+
+
+@contextmanager
+def started_after_evictions(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Eviction]]:
+    """Removes what is preempted and reclaimed for others in a round, and places those that start
+    then and are tried before the pod or gang, until the end of the block."""
+    with ExitStack() as stack:
+        rehearsal = _Rehearsal(snapshot, goal, stack, is_whole=True)
+        rehearsal.run()
+        rehearsal.preempt(is_all=True)
+        rehearsal.reclaim()
+        if rehearsal.evictions:
+            stack.enter_context(started_before(snapshot, goal))
+        yield rehearsal.evictions
+
+
 @contextmanager
 def preempted(snapshot: ClusterSnapshot, job: Job) -> Iterator[list[PodRecord]]:
     """Removes the pods that the preempt action preempts for the job, and places the members that it
@@ -98,6 +121,7 @@ class _Rehearsal:
     ) -> None:
         self._snapshot, self._stack, self._is_whole = snapshot, stack, is_whole
         self.started: list[PodRecord] = []
+        self.evictions: list[Eviction] = []
         self._refused: list[PodRecord] = []
         """Leaders of gangs that do not start, and pods that their queue does not admit."""
         self._classes: set[int] = set()
@@ -125,7 +149,7 @@ class _Rehearsal:
         is_any = self._is_whole or self._may_be_further or bool(jobs.queues)
         found = [
             each
-            for each in queue.waiting()
+            for each in self._leaders()
             if each is not pod
             and each.row < 0
             and (each.job is None or each.job not in own)
@@ -138,6 +162,12 @@ class _Rehearsal:
             and not _has_started(snapshot, each)
         ]
         return [*found, first]
+
+    def _leaders(self) -> Iterator[PodRecord]:
+        """The pods that are queued; of gangs whose leader is placed already, another member."""
+        for pod in self._snapshot.scheduler.queue.waiting():
+            job = self._snapshot.cluster.jobs.of(pod) if pod.row >= 0 else None
+            yield pod if job is None else next((p for p in job.waiting() if p.row < 0), pod)
 
     def run(self) -> None:
         """The allocate action."""
@@ -188,10 +218,8 @@ class _Rehearsal:
         if row is None:
             return False
         uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
-        self._stack.enter_context(cluster.ledger.transaction())
-        for victim in [cluster.pods[uid] for uid in uids if uid in cluster.pods]:
-            if victim.row >= 0:
-                cluster.ledger.remove(victim)
+        victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
+        self._remove(pod, "preempted", [victim for victim in victims if victim.row >= 0])
         cluster.ledger.place(pod, row)
         self.started.append(pod)
         return True
@@ -231,24 +259,48 @@ class _Rehearsal:
         finally:
             statement.discard()
 
-    def preempt(self) -> None:
-        """The preempt action, for those that come before the pod or its gang."""
+    def _remove(self, pod: PodRecord, verb: str, victims: list[PodRecord]) -> None:
+        ledger = self._snapshot.cluster.ledger
+        self._stack.enter_context(ledger.transaction())
+        for victim in victims:
+            ledger.remove(victim)
+        self.evictions.append(Eviction(pod, verb, victims))
+
+    def preempt(self, is_all: bool = False) -> None:
+        """The preempt action, for those that come before the pod or its gang, or for all."""
         snapshot, first, queue = self._snapshot, self._first, self._snapshot.scheduler.queue
-        jobs, ledger = snapshot.cluster.jobs, snapshot.cluster.ledger
+        jobs = snapshot.cluster.jobs
         for leader in sorted(self._refused, key=queue.sort_key):
-            if first is not None and not queue.comes_before(leader, first):
+            if not is_all and first is not None and not queue.comes_before(leader, first):
                 return
             job = jobs.of(leader)
             if job is not None:
                 if not job.is_ready:
-                    self._stack.enter_context(preempted(snapshot, job))
+                    victims = self._stack.enter_context(preempted(snapshot, job))
+                    if victims:
+                        self.evictions.append(Eviction(leader, "preempted", victims))
                     self.started += self._stack.enter_context(self._assumed(job))
                 continue
-            victims = snapshot.scheduler.victims_in_queue(leader)
-            self._stack.enter_context(ledger.transaction())
-            for victim in victims:
-                ledger.remove(victim)
-            self.started += self._stack.enter_context(placed(snapshot, [leader] if victims else []))
+            if victims := snapshot.scheduler.victims_in_queue(leader):
+                self._remove(leader, "preempted", victims)
+                self.started += self._stack.enter_context(placed(snapshot, [leader]))
+
+    def reclaim(self) -> None:
+        """The reclaim action, for others than the pod or its gang."""
+        scheduler, cluster = self._snapshot.scheduler, self._snapshot.cluster
+        budgets = DisruptionBudgets(cluster)
+        own = self._job.name if self._job is not None else None
+        for plan in scheduler.reclaim_plans() if scheduler.reclaims else ():
+            leader = plan.leader
+            is_own = leader is self._pod or (own is not None and leader.job == own)
+            if is_own or budgets.split(plan.victims)[0]:
+                continue
+            self._remove(leader, "reclaimed", plan.victims)
+            statement = Statement(scheduler.cycle)
+            self._stack.callback(statement.discard)
+            for pod, row in plan.places:
+                statement.assume_on(profile_for(scheduler, pod), pod, row)
+            self.started += [pod for _, pod in statement.assumed]
 
 
 class _Lanes:

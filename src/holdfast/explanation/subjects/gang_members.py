@@ -7,7 +7,12 @@ from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consider_steps
-from holdfast.explanation.facts.own_starts import gang_victims, member_victims, taken_text
+from holdfast.explanation.facts.own_starts import (
+    following_text,
+    gang_victims,
+    member_victims,
+    taken_text,
+)
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
@@ -94,6 +99,9 @@ def explain_member(
         report.summary = (
             f"It starts only together with the rest of its job. {job_text(job)}: {found.text}."
         )
+        return False
+    if following := following_text(snapshot, subject):
+        report.summary = f"It does not start now; {following}."
         return False
     consider_priority_class(snapshot, job, advisor, report)
     refusal = limits.admission_error(pod)

@@ -4,7 +4,7 @@ from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.own_starts import gang_victims, taken_text
+from holdfast.explanation.facts.own_starts import following_text, gang_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.phrases import job_text
 from holdfast.explanation.repairs.gang_changes import preemption_text, same_names, waiting_members
@@ -105,6 +105,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     report.details += found.details
     if found.text:
         return f"{more}; {found.text}."
+    if following := following_text(snapshot, GangGoal(job.name)):
+        return f"{more}; {following}."
     subject = Subject.of(waiting[0])
     advisor = Advisor(snapshot, subject, GangGoal(job.name))
     text = _hindrance(snapshot, subject, job, count, advisor, report)

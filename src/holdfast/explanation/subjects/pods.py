@@ -13,7 +13,7 @@ from holdfast.explanation.facts.expected_ends import deletion_deadline, ignored_
 from holdfast.explanation.facts.holders import kind_of_holder, kind_text
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.facts.matching_reservations import matching_reservations
-from holdfast.explanation.facts.own_starts import taken_text
+from holdfast.explanation.facts.own_starts import following_text, queue_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
 from holdfast.explanation.phrases import in_time, job_text, pods_text
@@ -153,7 +153,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
         report.details += queue_details(snapshot, [pod])
-        if victims := scheduler.victims_in_queue(pod):
+        if victims := queue_victims(snapshot, pod):
             whom = f"{pods_text(victims)} of lower priority in its queue"
             report.summary += f" It can preempt {whom}, and will if it is tried."
         elif not _explain_reclaim(snapshot, pod, advisor, report):
@@ -165,7 +165,12 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         )
     elif placing.message:
         report.summary = no_node_summary(snapshot, placing, pod)
-        if not preempts(scheduler, pod, placing) and _explain_reclaim(snapshot, pod, advisor, report):
+        evicts = preempts(scheduler, pod, placing)
+        following = "" if evicts else following_text(snapshot, subject)
+        if not evicts and _explain_reclaim(snapshot, pod, advisor, report):
+            report.details += details_of(snapshot, pod, placing)
+        elif following:
+            report.summary += f" {following[0].upper()}{following[1:]}."
             report.details += details_of(snapshot, pod, placing)
         else:
             explain_no_node(snapshot, pod, placing, advisor, report)
