@@ -3,6 +3,7 @@
     lister               what a controller reads, and the changes it returns
     engine               the work queue: which object to reconcile, and when again
     component            runs the controllers in the local cluster
+    completion           what a dump of a cluster lacks for them to recognise its pods
     pods                 ready, available, ended; pods from templates
     replica_set          ReplicaSets
     deployment           Deployments; how many replicas each ReplicaSet gets next

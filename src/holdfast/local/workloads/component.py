@@ -2,11 +2,11 @@
 actions.
 """
 
+from typing import Protocol
+
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps
-from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import AlreadyExists, Key, Raw, StoreChange
-from holdfast.local.stored_events import StoredEvents
 from holdfast.local.workloads import (
     Action,
     CreateDependent,
@@ -32,14 +32,23 @@ _UNSEEN = ("", "Event")
 """Events own nothing, and go by their age."""
 
 
+class PodDeleter(Protocol):
+    def delete(self, key: Key) -> None:
+        """Deletes the pod: at once, or when it has stopped."""
+
+
+class WorkloadEvents(Protocol):
+    def emit(self, event: decisions.Emit, component: str) -> None: ...
+
+
 class WorkloadControllers:
     def __init__(
         self,
         objects: ObjectWriter,
         clock: LocalClock,
         timers: ComponentTimers,
-        kubelets: Kubelets,
-        recorder: StoredEvents,
+        kubelets: PodDeleter,
+        recorder: WorkloadEvents,
         partial: bool = False,
         waits: bool = True,
     ) -> None:
