@@ -20,23 +20,25 @@ from explanation.test_situations import (
     snapshot_with,
     world_of,
 )
-from explanation.test_workloads import owner, workload
+from explanation.test_workloads import owned, selected, workload
 from harness.objects import Raw, node, pod, pod_group, queue, reservation
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 
-OF_WEB: Raw = {"metadata": {"ownerReferences": owner("ReplicaSet", "web-1")}}
+OF_WEB: Raw = {"metadata": owned("ReplicaSet", "web-1")}
 
 
 def replicas(cpu: str, pending: int, **more: Any) -> list[Raw]:
     """A Deployment with one pod on n1, and others that are pending."""
     waiting = [pod(f"web-1-{at}", cpu, **OF_WEB, **more) for at in range(1, pending + 1)]
     placed = full("web-1-0", cpu, "n1", **OF_WEB)
-    return [workload("ReplicaSet", "web-1", pending + 1, cpu=cpu), placed, *waiting]
+    made_by = selected(workload("ReplicaSet", "web-1", pending + 1, cpu=cpu))
+    return [made_by, placed, *waiting]
 
 
 def explained(objects: list[Raw], pending: int) -> Report:
-    deployment = workload("Deployment", "web", pending + 1, cpu="5")
+    cpu = objects[-1]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    deployment = selected(workload("Deployment", "web", pending + 1, cpu=cpu))
     return explain(snapshot_of(world_of(objects)), deployment)
 
 
@@ -51,8 +53,9 @@ def test_requests_are_advised_with_which_all_replicas_fit() -> None:
     report = explained([N1, *replicas("5", 2)], 2)
     (only,) = report.advice
     assert only.text == (
-        "request at most 2600m cpu instead of 5, in the template of Deployment web; "
-        "then all 3 pods fit: n1"
+        "request at most 2600m cpu instead of 5, in the template of Deployment web, and set "
+        "maxUnavailable of its rolling update to 2, so that old pods may end first; then all 3 pods "
+        "fit: n1"
     )
     assert (fits([N1], 3, "2600m"), fits([N1], 3, "3")) == (3, 2)
 
@@ -83,9 +86,9 @@ def test_requests_that_fit_several_nodes() -> None:
 def test_a_node_that_is_enough_for_some_of_the_replicas(other: Raw, text: str) -> None:
     report = explained([N1, other, *replicas("5", 3)], 3)
     texts = [each.text for each in report.advice]
-    count = "1 of 3 pods fits: n2" if "uncordon" in text else "2 of 4 pods fit: n1, n2"
+    total = 3 if "uncordon" in text else 4
     assert texts[0].endswith("then all 4 pods fit: n1")
-    assert texts[1:] == [f"{text}; then {count}"]
+    assert texts[1:] == [f"{text}; then 1 of {total} pods fits: n2"]
 
 
 def test_the_advice_for_one_pod_counts_the_others_of_its_workload() -> None:
@@ -107,7 +110,7 @@ def test_replicas_on_nodes_make_room_for_smaller_ones(strategy: Raw, more: str) 
     """By default none of three pods ends before a new one is ready, which does not fit beside them."""
     placed = full("web-1-9", "5", "n1", **OF_WEB)
     objects = [node("n1", cpu="10"), placed, *replicas("5", 1)]
-    deployment = workload("Deployment", "web", 3, cpu="5")
+    deployment = selected(workload("Deployment", "web", 3, cpu="5"))
     deployment["spec"]["strategy"] = strategy
     (advice,) = explain(snapshot_of(world_of(objects)), deployment).advice
     assert advice.text == (

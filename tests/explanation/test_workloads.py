@@ -34,6 +34,22 @@ def owner(kind: str, name: str) -> list[Raw]:
     return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}]
 
 
+def owned(kind: str, name: str) -> Raw:
+    """The metadata of a pod of a workload that is `selected`."""
+    return {"ownerReferences": owner(kind, name), "labels": {"app": "web"}}
+
+
+def selected(raw: Raw, **container: str) -> Raw:
+    """The workload with labels by which its controller knows its pods, and without priorities."""
+    spec = raw["spec"]
+    raw["metadata"]["labels"] = {"app": "web"}
+    spec["selector"] = {"matchLabels": {"app": "web"}}
+    spec["template"]["metadata"] = {"labels": {"app": "web"}}
+    spec["template"]["spec"].pop("priorityClassName", None)
+    spec["template"]["spec"]["containers"][0] |= container
+    return raw
+
+
 def workload(kind: str, name: str, replicas: int, *conditions: Raw, cpu: str = "1") -> Raw:
     metadata: Raw = {"name": name, "namespace": "default", "uid": name}
     if kind == "ReplicaSet":
@@ -214,16 +230,16 @@ def test_anti_affinity_needs_a_node_for_each_replica() -> None:
 
 def rollout(strategy: Raw, replicas: int = 1, cpu: str = "5") -> tuple[Raw, list[Raw]]:
     """A Deployment with its old pods on n1, and a new pod that does not fit beside them."""
-    deployment = workload("Deployment", "web", replicas, cpu=cpu)
+    deployment = selected(workload("Deployment", "web", replicas, cpu=cpu))
     deployment["spec"]["strategy"] = strategy
-    sets = [workload("ReplicaSet", "web-1", replicas), workload("ReplicaSet", "web-2", 1)]
-    for each in (deployment, *sets):
-        del each["spec"]["template"]["spec"]["priorityClassName"]
-    old = [
-        full(f"web-1-{i}", cpu, "n1", metadata={"ownerReferences": owner("ReplicaSet", "web-1")})
-        for i in range(replicas)
+    sets = [
+        selected(workload("ReplicaSet", "web-1", replicas, cpu=cpu), image="old"),
+        selected(workload("ReplicaSet", "web-2", 1, cpu=cpu)),
     ]
-    new = pod("web-2-a", cpu, metadata={"ownerReferences": owner("ReplicaSet", "web-2")})
+    old = [
+        full(f"web-1-{i}", cpu, "n1", metadata=owned("ReplicaSet", "web-1")) for i in range(replicas)
+    ]
+    new = pod("web-2-a", cpu, metadata=owned("ReplicaSet", "web-2"))
     return deployment, [N1, *sets, *old, new]
 
 
@@ -237,22 +253,57 @@ def test_a_rollout_that_waits_for_its_own_old_pods() -> None:
     ) in report.details
     first = report.advice[0]
     assert first.text.startswith(
-        "let 1 old pod end before new ones are ready (kubectl patch deployment"
+        "set maxUnavailable of its rolling update to 1, so that 1 old pod may end first (kubectl patch "
     )
     (change,) = first.change["objects"]
     assert change["patch"] == {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}}
-    after = world_of(changed(list(world.objects.values()), first.change))
-    assert after.node_of("web-2-a") == "n1"
+    assert first.text.endswith("; then it fits n1")
 
 
-def test_as_many_old_pods_end_as_the_new_one_needs() -> None:
-    """By default a quarter of the four pods may be unavailable, which the rollout has ended already."""
-    deployment, objects = rollout({}, replicas=4, cpu="2")
-    del objects[3]  # the rollout has ended one of them
-    objects.append(full("other", "2", "n1"))
+def stuck(cpu: str) -> tuple[Raw, list[Raw]]:
+    """One old pod of 4 CPUs and a new one of 1 run beside another pod; new and old ones are pending."""
+    deployment = selected(workload("Deployment", "web", 5, cpu=cpu))
+    sets = [
+        selected(workload("ReplicaSet", "web-1", 3, cpu="4")),
+        selected(workload("ReplicaSet", "web-2", 4, cpu=cpu)),
+    ]
+    old, new = owned("ReplicaSet", "web-1"), owned("ReplicaSet", "web-2")
+    pods = [full("x", "3", "n1"), full("web-1-a", "4", "n1", metadata=old)]
+    pods += [pod(f"web-1-{i}", "4", metadata=old) for i in range(2)]
+    pods += [full("web-2-a", cpu, "n1", metadata=new)]
+    pods += [pod(f"web-2-{i}", cpu, metadata=new) for i in range(3)]
+    return deployment, [N1, *sets, *pods]
+
+
+def test_no_more_old_pods_end_first_than_necessary() -> None:
+    deployment, objects = stuck("1")
     report = explain(snapshot_of(world_of(objects)), deployment)
-    (change,) = report.advice[0].change["objects"]
-    assert change["patch"]["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 2}
+    advice = report.advice[0]
+    assert advice.text.startswith("set maxUnavailable of its rolling update to 4, so that 1 old pod")
+    assert advice.text.endswith("; then all 4 pods fit: n1")
+
+
+def test_an_old_pod_that_is_pending_is_left_to_the_rollout() -> None:
+    deployment, objects = stuck("1")
+    snapshot = snapshot_of(world_of(objects))
+    explain(snapshot, deployment)  # now the snapshot has the Deployment
+    report = explain(snapshot, snapshot.objects["v1", "Pod"]["default", "web-1-0"])
+    old = "it is of an old template of Deployment web, whose rollout deletes it: see the new pods"
+    assert old in report.details
+    assert [each.change["actions"] for each in report.advice] == [["EndOldPodsFirst"]]
+
+
+def test_no_pods_end_for_a_version_that_does_not_fit() -> None:
+    """Two pods of 4 CPUs fill the node, and of the new version only one would fit."""
+    deployment, objects = rollout({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, 2, "4")
+    for raw in (deployment, objects[2]):
+        raw["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "6"
+    objects[-1]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "6"
+    (advice,) = explain(snapshot_of(world_of(objects)), deployment).advice
+    assert advice.text == (
+        "request at most 4 cpu instead of 6, in the template of Deployment web, and set maxUnavailable "
+        "of its rolling update to 1, so that 1 old pod may end first; then both pods fit: n1"
+    )
 
 
 @pytest.mark.parametrize("strategy", [{"type": "Recreate"}, {"rollingUpdate": {"maxUnavailable": 1}}])
@@ -344,16 +395,14 @@ def test_a_pod_that_must_be_deleted_before_its_template_matters(kind: str, spec:
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
 def test_no_pod_is_replaced_that_is_yet_to_be_created(kind: str) -> None:
     """The pods of a manifest that is only checked."""
-    above = workload(kind, "db", 2, cpu="5")
-    sets = [workload("ReplicaSet", "db", 2, cpu="5")] if kind == "Deployment" else []
-    for each in (above, *sets):
-        del each["spec"]["template"]["spec"]["priorityClassName"]
+    above = selected(workload(kind, "db", 3, cpu="4"))
+    sets = [selected(workload("ReplicaSet", "db", 3, cpu="4"))] if kind == "Deployment" else []
     for each in sets:
         each["metadata"]["ownerReferences"] = owner("Deployment", "db")
-    metadata = {"ownerReferences": owner("ReplicaSet" if sets else kind, "db")}
+    metadata = owned("ReplicaSet" if sets else kind, "db")
     placed = [full(f"db-{at}", "4", "n1", metadata=metadata) for at in range(2)]
     snapshot = snapshot_of(
-        world_of([N1, *(sets or [above]), *placed, pod("p", "4", metadata=metadata)])
+        world_of([N1, *(sets or [above]), *placed, pod("db-2", "4", metadata=metadata)])
     )
     last = f", in the template of {kind} db; then all 3 pods fit: n1"
     assert not any(each.text.endswith(last) for each in explain(snapshot, above).advice)

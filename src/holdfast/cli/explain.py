@@ -181,7 +181,7 @@ async def _add_deployment(server: "ObjectLister", cluster: "ClusterSnapshot", ra
     """Adds the Deployment that a pod or ReplicaSet is of: schedulers do not read Deployments, but a
     rollout may be why pods wait."""
     from holdfast.explanation.advice.rollouts import deployment_name
-    from holdfast.explanation.facts.rolling_updates import DEPLOYMENT
+    from holdfast.explanation.facts.workload_dry_runs import DEPLOYMENT
     from holdfast.kube.errors import KubernetesError
 
     namespace = raw["metadata"].get("namespace") or ""

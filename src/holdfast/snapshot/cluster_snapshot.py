@@ -52,12 +52,15 @@ StartForecast = Callable[[KindInfo, str, str], ForecastStart | None]
 """Called with the kind, the name and the namespace of a pending object. None if nothing is known."""
 
 
+SnapshotObjects = dict[tuple[str, str], dict[tuple[str, str], Raw]]
+"""Raw objects, by (apiVersion, kind) and then (namespace, name)."""
+
+
 @dataclass(slots=True)
 class ClusterSnapshot:
     scheduler: Scheduler
     now: float
-    objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = field(default_factory=dict)
-    """Raw objects, by (apiVersion, kind) and then (namespace, name)."""
+    objects: SnapshotObjects = field(default_factory=dict)
     ended_pods: dict[tuple[str, str], Raw] = field(default_factory=dict)
     """By (namespace, name)."""
     warnings: list[str] = field(default_factory=list)
@@ -66,6 +69,8 @@ class ClusterSnapshot:
     """Whether the pods that are explained are yet to be created, so that none has to be replaced."""
     forecast: StartForecast | None = None
     """Plays the scheduler forward from the objects as they are."""
+    before: SnapshotObjects = field(default_factory=dict)
+    """Of a hypothetical cluster, its objects before manifests were applied."""
 
     @property
     def cluster(self) -> Cluster:

@@ -33,11 +33,18 @@ from holdfast.explanation.facts.own_starts import (
     start_of,
 )
 from holdfast.explanation.facts.pod_owners import workload_text
+from holdfast.explanation.facts.workload_dry_runs import (
+    WorkloadParts,
+    all_unavailable,
+    dry_run,
+    edits_strategy,
+    parts_of,
+)
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.repair import Repair, edits_migration
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time
-from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
 
 _MOST_ADVICE = 5
@@ -93,6 +100,7 @@ class Advisor:
         self.partial_resizes: list[Repair] = []
         """Smaller requests with which some pods of the workload start."""
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
+        self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
         self.helpful: list[Repair] = []
         """The changes that help, those made together as one."""
         self.takers: dict[str, None] = {}
@@ -161,6 +169,12 @@ class Advisor:
         self._tried.add(text)
         start, fitting = self._tried_with(change)
         nodes = start.nodes
+        made, deleted = self._with_deletions(change)
+        if nodes and self._parts is not None and not start.evicts:
+            made, more, fitting = with_rollout(self.snapshot, self._parts, made)
+            nodes = nodes if fitting.started and not fitting.lost else []
+            deleted += more
+            fitting = fitting if fitting.total > 1 else None
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
@@ -169,16 +183,7 @@ class Advisor:
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
             nodes, result = fitting.nodes, _result(fitting)
-        pending = [
-            raw
-            for each in self._siblings
-            if not (raw := each.raw(self.snapshot))["spec"].get("nodeName")
-        ]
-        made, deleted = with_deletions(self.snapshot, change, pending)
-        ended_first = ""
-        if fitting is not None:
-            made, ended_first = with_rollout(self.snapshot, self.subject, made)
-        advice = Advice(f"{text}{deleted}{ended_first}{result}", made.data(), nodes)
+        advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
@@ -204,10 +209,19 @@ class Advisor:
 
     def is_enough(self, each: Repair) -> bool:
         """Whether the change helps all pods of the workload; it is not advised by this."""
-        start, fitting = self._tried_with(
-            sum((r.change for r in (*self.before, each)), ClusterChange())
-        )
-        return bool(start.nodes) and (fitting is None or fitting.is_all)
+        change = sum((r.change for r in (*self.before, each)), ClusterChange())
+        start, fitting = self._tried_with(change)
+        if not start.nodes or (fitting is not None and not fitting.is_all):
+            return False
+        if self._parts is None or start.evicts:
+            return True
+        made, _ = self._with_deletions(change)
+        return dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all
+
+    def _with_deletions(self, change: ClusterChange) -> tuple[ClusterChange, str]:
+        raws = [each.raw(self.snapshot) for each in self._siblings]
+        pending = [raw for raw in raws if not raw["spec"].get("nodeName")]
+        return with_deletions(self.snapshot, change, pending)
 
     def _tried_with(self, change: ClusterChange) -> tuple[Start, Fitting | None]:
         """How it starts with the change, and how many pods of its workload do; None if no other pods
@@ -215,6 +229,10 @@ class Advisor:
         snapshot, goal, counts_evictions = self.snapshot, self.goal, self.counts_evictions
         if any(edits_migration(snapshot, each) for each in change.objects):
             return NO_START, None
+        if self._parts is not None and edits_strategy(self._parts, change):
+            found = dry_run(snapshot, self._parts, change)
+            nodes = found.nodes if found.is_all else []
+            return Start(nodes, f"it fits {few(nodes, _NODES)}"), None
         with applied(snapshot, change.objects), at_time(snapshot, change.until):
             if change.until is not None and self._expires_by(change.until):
                 self.too_late.append(change.until)
@@ -222,9 +240,11 @@ class Advisor:
             start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
             if start.text and not start.nodes:
                 self.takers[start.text] = None
+            if self._parts is not None and not start.nodes and workload_text(change):
+                return self._start_without_others(self._parts), None
             if not self.has_siblings or not isinstance(goal, Subject) or start.evicts:
                 return start, None
-            if not start.nodes and not workload_text(change):
+            if self._parts is not None or (not start.nodes and not workload_text(change)):
                 return start, None
             fitting = replicas_that_start(snapshot, goal, self._siblings, change)
         if fitting is None or fitting.total == 1:
@@ -233,6 +253,14 @@ class Advisor:
         if start.nodes or fitting.is_all:
             return start._replace(nodes=start.nodes or fitting.nodes), fitting
         return start, None
+
+    def _start_without_others(self, parts: WorkloadParts) -> Start:
+        """How it would start if no other pods of its workload were there, which a smaller one, or one
+        with another template, takes the place of."""
+        others = [each for each in parts.now if each["metadata"]["name"] != self.goal.name]
+        gone = [delete(POD, raw["metadata"]["name"], self.goal.namespace) for raw in others]
+        with applied(self.snapshot, gone):
+            return fitting_start(self.snapshot, self.goal)
 
     @property
     def counts_evictions(self) -> bool:
@@ -279,6 +307,8 @@ class Advisor:
     @property
     def has_siblings(self) -> bool:
         """Whether other pods of the same workload depend on the changes."""
+        if self._parts is not None:
+            return self._parts.replicas > 1
         return bool(self._siblings) or (
             isinstance(self.goal, Subject) and bool(uncreated_replicas(self.snapshot, self.goal, 0))
         )
@@ -319,7 +349,7 @@ class Advisor:
 
 
 def _result(fitting: Fitting) -> str:
-    count, total, nodes = fitting
+    count, total, nodes, _ = fitting
     if fitting.is_all:
         return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
     return f"; then {count} of {total} pods {plural(count, 'fits', 'fit')}: {few(nodes, _NODES)}"

@@ -15,6 +15,7 @@ from holdfast.explanation.advice.waits import available_reservations
 from holdfast.explanation.facts.capacity import missing_on, requested
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.own_reservations import waiting_for
+from holdfast.explanation.facts.pod_owners import same_workload
 from holdfast.explanation.phrases import named_pods, pods_text
 from holdfast.explanation.repairs.details import users_of_claims
 from holdfast.explanation.repairs.repair import EVICT, Repair, repair
@@ -178,7 +179,7 @@ def evictable(
 ) -> tuple[list[PodRecord], list[PodRecord]]:
     """The pods on a row that disruption budgets protect, and those that may be advised to end, the
     least important ones first."""
-    controller = {each.uid for each in pod.cls.owners if each.controller}
+    controller = same_workload(snapshot, pod)
     pods = [
         each
         for each in snapshot.cluster.ledger.pods.get(row, {}).values()

@@ -9,18 +9,25 @@ from collections.abc import Iterator
 
 from holdfast.api.plurals import number_of, plural
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.pod_owners import controller_of
-from holdfast.explanation.facts.rolling_updates import DEPLOYMENT, REPLICA_SET, rolling_update_of
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.facts.workload_dry_runs import (
+    DEPLOYMENT,
+    REPLICA_SET,
+    least_unavailable,
+    more_unavailable,
+    parts_of,
+)
+from holdfast.explanation.repairs.kept_pods import bounds_text
 from holdfast.explanation.repairs.repair import RESIZE, repair
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_changes import ClusterChange
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _UNKNOWN: Raw = {"metadata": {}}
-_TRIED = 8
+_SHOWN = 3
 
 
 def deployment_name(snapshot: ClusterSnapshot, raw: Raw) -> str:
@@ -33,31 +40,29 @@ def deployment_name(snapshot: ClusterSnapshot, raw: Raw) -> str:
 
 def consider_rollout(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
     """Letting old pods of the pod's Deployment end first; yields what the rollout waits for."""
-    rollout = rolling_update_of(snapshot, pod)
-    if rollout is None or not rollout.old:
+    parts = parts_of(snapshot, Subject.of(pod))
+    old = parts.old if parts is not None and parts.info is DEPLOYMENT else []
+    if parts is None or not old:
         return
-    name, spec = rollout.deployment["metadata"]["name"], rollout.deployment.get("spec") or {}
-    old = f"{number_of(len(rollout.old), 'old pod')} of Deployment {name}"
-    have = f"{old} {plural(len(rollout.old), 'has', 'have')} a node: {pods_text(rollout.old)}"
-    if spec.get("paused"):
+    name = parts.workload["metadata"]["name"]
+    has = f"{number_of(len(old), 'old pod')} of Deployment {name} {plural(len(old), 'has', 'have')}"
+    names = few([f"{pod.namespace}/{raw['metadata']['name']}" for raw in old], _SHOWN)
+    have = f"{has} a node: {names}"
+    if parts.is_paused:
         yield f"{have}. Its rollout is paused (spec.paused)"
         return
-    most = rollout.unavailable
-    for count in range(1, min(len(rollout.old), _TRIED) + 1):
-        needed = rollout.needed(count)
-        if needed <= most:
-            continue  # the rollout does so by itself
-        body = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": needed}}}}
-        objects = [patch(DEPLOYMENT, rollout.deployment, body)]
-        for each in rollout.old[:count]:
-            objects += [change._replace(follows=True) for change in ended_pod(snapshot, each)]
+    least = least_unavailable(snapshot, parts, ClusterChange())
+    if least is None:
+        return
+    needed, surge, unavailable = least[0], *parts.bounds
+    change = more_unavailable(parts, needed)
+    text = bounds_text(parts, needed)
+    if not snapshot.is_hypothetical:
         where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
-        merged = json.dumps(body, separators=(",", ":"))
-        command = f"kubectl patch deployment {name}{where} -p '{merged}'"
-        text = f"let {number_of(count, 'old pod')} end before new ones are ready ({command})"
-        if advisor.propose(repair(text, "EndOldPodsFirst", objects, RESIZE)):
-            yield (
-                f"{have}. The rollout ends old pods only once new ones are ready (maxUnavailable "
-                f"{most}, maxSurge {rollout.bound('maxSurge')})"
-            )
-            return
+        merged = json.dumps(change.body, separators=(",", ":"))
+        text += f" (kubectl patch deployment {name}{where} -p '{merged}')"
+    if advisor.propose(repair(text, "EndOldPodsFirst", [change], RESIZE)):
+        yield (
+            f"{have}. The rollout ends old pods only once new ones are ready (maxUnavailable "
+            f"{unavailable}, maxSurge {surge})"
+        )

@@ -19,6 +19,6 @@ pod_owners             the workloads that pods were made from
 preemption_limits      why a pod does not preempt others
 reclaimed_capacity     what is reclaimed from other queues, or why nothing is
 rehearsed_rounds       what a round does with other pods before a pod or gang is tried
-rolling_updates        rolling updates of Deployments
 running_pods           a pod that has a node: waiting containers, a resize that is not made
+workload_dry_runs      what controllers and scheduler make of a workload after a change
 """

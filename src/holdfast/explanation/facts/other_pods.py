@@ -40,6 +40,8 @@ class Fitting(NamedTuple):
     started: int
     total: int
     nodes: list[str]
+    lost: int = 0
+    """How many fewer of its pods have a node than before."""
 
     @property
     def is_all(self) -> bool:

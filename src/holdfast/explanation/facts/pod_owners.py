@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -61,6 +62,17 @@ def controller_of(raw: Raw) -> Raw:
     """The reference to the controller of an object; empty if it has none."""
     owners = raw["metadata"].get("ownerReferences") or ()
     return next((each for each in owners if each.get("controller")), {})
+
+
+def same_workload(snapshot: ClusterSnapshot, pod: PodRecord) -> set[str]:
+    """The UIDs of what controls the pods of its workload: of a Deployment, all its ReplicaSets."""
+    own = {each.uid for each in pod.cls.owners if each.controller}
+    sets = snapshot.all(_TEMPLATED["ReplicaSet"]) if own else []
+    above = {controller_of(raw).get("uid") for raw in sets if raw["metadata"].get("uid") in own} - {
+        None
+    }
+    siblings = [raw for raw in sets if above and controller_of(raw).get("uid") in above]
+    return own | {str(raw["metadata"].get("uid")) for raw in siblings}
 
 
 def as_written(spec: Raw) -> Raw:

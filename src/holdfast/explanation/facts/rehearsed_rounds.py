@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from holdfast.explanation.facts.pod_owners import controller_of
+from holdfast.explanation.facts.pod_owners import same_workload
 from holdfast.explanation.verdicts import Goal, Subject, attempt, planned_of, profile_for
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _MOST_TRIED = 200
 
@@ -144,7 +144,7 @@ class _Rehearsal:
         if pod is None or first is None:
             return []
         scheduler, queue, jobs = snapshot.scheduler, snapshot.scheduler.queue, snapshot.cluster.jobs
-        owner = _owner(snapshot, pod)
+        owners = same_workload(snapshot, pod)
         own = {each.name for each in jobs.partners(self._job)} if self._job is not None else set()
         is_any = self._is_whole or self._may_be_further or bool(jobs.queues)
         found = [
@@ -158,7 +158,7 @@ class _Rehearsal:
             and scheduler.profile_of(each.scheduler) is not None
             and planned_of(snapshot, each) is None
             and (is_any or queue.comes_before(each, first))
-            and not (owner and _owner(snapshot, each) == owner)
+            and not any(owner.controller and owner.uid in owners for owner in each.cls.owners)
             and not _has_started(snapshot, each)
         ]
         return [*found, first]
@@ -361,10 +361,3 @@ def _has_started(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
     finally:
         cluster.now = asked
     return all(start is not None and start <= asked for start in starts)
-
-
-def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    if pod.reservation is not None:
-        return ""
-    raw = snapshot.find(POD, pod.name, pod.namespace)
-    return str(controller_of(raw).get("uid") or "") if raw is not None else ""

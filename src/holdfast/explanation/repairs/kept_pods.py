@@ -9,59 +9,50 @@ from collections.abc import Iterable
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of, plural
-from holdfast.explanation.facts.expected_ends import ended_pod
-from holdfast.explanation.facts.other_pods import for_each
+from holdfast.explanation.facts.other_pods import Fitting, for_each
 from holdfast.explanation.facts.pod_owners import controller_of, workload_of
-from holdfast.explanation.facts.rolling_updates import DEPLOYMENT, rolling_update_of
-from holdfast.explanation.verdicts import Subject, starts_on
+from holdfast.explanation.facts.workload_dry_runs import (
+    WorkloadParts,
+    all_unavailable,
+    dry_run,
+    least_unavailable,
+    more_unavailable,
+)
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.snapshot.cluster_changes import (
     PATCH,
     ClusterChange,
     ObjectChange,
-    applied,
     create,
     delete,
-    patch,
 )
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _OWNERS = {kind: KINDS["apps/v1", kind] for kind in ("StatefulSet", "DaemonSet", "ReplicaSet")}
-_TRIED = 8
-"""How many old pods are tried to end before new ones are ready."""
 
 
 def with_rollout(
-    snapshot: ClusterSnapshot, subject: Subject, change: ClusterChange
-) -> tuple[ClusterChange, str]:
-    """The change of a Deployment's template, with a higher `maxUnavailable` if its new pods start only
-    once more old ones have ended than its rolling update ends by itself; and what that adds to its
-    text."""
-    pod = subject.record(snapshot) if subject.info is POD else None
-    edits = [each for each in change.objects if each.info is DEPLOYMENT and "template" in _spec(each)]
-    is_known = pod is not None and edits and not snapshot.is_hypothetical
-    update = rolling_update_of(snapshot, pod, again=True) if pod is not None and is_known else None
-    if update is None:
-        return change, ""
-    ended: list[ObjectChange] = []
-    for count in range(min(len(update.old), _TRIED) + 1):
-        with applied(snapshot, [*change.objects, *ended]):
-            starts = bool(starts_on(snapshot, subject))
-        if starts:
-            break
-        if count < len(update.old):
-            ended += ended_pod(snapshot, update.old[count])
-    else:
-        return change, ""
-    needed = update.needed(count)
-    if not count or needed <= update.unavailable:
-        return change, ""
-    body = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": needed}}}}
-    more = ClusterChange((), (patch(DEPLOYMENT, update.deployment, body),))
-    old = number_of(count, "old pod")
-    text = f", and set maxUnavailable of its rolling update to {needed}, so that {old} may end first"
-    return change + more, text
+    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange
+) -> tuple[ClusterChange, str, Fitting]:
+    """The change with the least higher `maxUnavailable` with which the rolling update of a changed
+    template comes to its end, if that is needed and enough; what that adds to its text, and how many
+    pods then start."""
+    fitting = dry_run(snapshot, parts, change)
+    if fitting.is_all or all_unavailable(parts, change) is change:
+        return change, "", fitting
+    least = least_unavailable(snapshot, parts, change)
+    if least is None:
+        return change, "", fitting
+    needed, fitting = least
+    more = ClusterChange((), (more_unavailable(parts, needed),))
+    return change + more, f", and {bounds_text(parts, needed)}", fitting
+
+
+def bounds_text(parts: WorkloadParts, needed: int) -> str:
+    count = needed - (parts.replicas - parts.running)
+    old = number_of(count, "old pod") if count > 0 else "old pods"
+    return f"set maxUnavailable of its rolling update to {needed}, so that {old} may end first"
 
 
 def with_deletions(
@@ -106,11 +97,6 @@ def keeps_pods(snapshot: ClusterSnapshot, pod: Raw) -> bool:
     if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
         return True
     return info.kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel"
-
-
-def _spec(change: ObjectChange) -> Raw:
-    found: Raw = change.body.get("spec") or {}
-    return found
 
 
 def _follows(change: ObjectChange) -> bool:

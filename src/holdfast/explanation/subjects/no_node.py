@@ -39,6 +39,7 @@ from holdfast.explanation.facts.matching_reservations import (
 )
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.facts.preemption_limits import preemption_limits
+from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.repair import metadata_changes, repair
@@ -110,6 +111,12 @@ def explain_no_node(
     report.summary = no_node_summary(snapshot, placing, pod)
     if rejected is None and (own := own_waiting(snapshot, pod)):
         report.summary = own
+    if name := is_replaced(snapshot, pod):
+        report.details.append(
+            f"it is of an old template of Deployment {name}, whose rollout deletes it: see the new pods"
+        )
+        report.details += consider_rollout(snapshot, pod, advisor)
+        return
     report.details += named_reservation(snapshot, pod)
     report.details += near_owners(snapshot, pod)
     report.details += consider_owners(snapshot, pod, advisor)

@@ -7,6 +7,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.rehearsed_rounds import placed
+from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import PodsOfWorkload, Report
@@ -78,11 +79,12 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
 
 
 def alike(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[list[PodRecord]]:
-    """Pending pods that scheduling cannot tell apart together, the largest group first."""
+    """Pending pods that scheduling cannot tell apart together, the largest group first; pods of old
+    templates last."""
     groups: dict[tuple[int, tuple[str, ...], str], list[PodRecord]] = {}
     for pod in pods:
         groups.setdefault((pod.cls.id, pod.gates, _own_node(snapshot, pod)), []).append(pod)
-    return sorted(groups.values(), key=lambda each: -len(each))
+    return sorted(groups.values(), key=lambda each: (bool(is_replaced(snapshot, each[0])), -len(each)))
 
 
 def explained_groups(

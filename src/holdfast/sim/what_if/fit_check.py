@@ -25,8 +25,9 @@ from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, Raw
-from holdfast.local.workloads.lister import controller_of
+from holdfast.local.workloads.lister import Ref, controller_of, labels_of
 from holdfast.local.workloads.pods import from_template
+from holdfast.local.workloads.revisions import REVISION_LABEL, current
 from holdfast.machinery.status import StatusError
 from holdfast.scheduler.cluster.events import Added, Deleted
 from holdfast.scheduler.framework.config import plugin_sets as plugins
@@ -40,7 +41,7 @@ from holdfast.sim.what_if.drain import is_daemon
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.question import WhatIfQuestion
 from holdfast.snapshot.cluster_objects import ClusterObjects
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, SnapshotObjects
 
 SCHEMA = "https://holdfast.io/schemas/check/v1"
 
@@ -198,6 +199,7 @@ def check_fit(
     wanted = WhatIfChanges(
         manifests=[document for each in given for document in each.applied], namespace=namespace
     )
+    before = _objects_by_kind(cluster.objects.all())
     answer = question.ask(wanted, lambda scheduled: asked.update(_nodes_for(cluster, scheduled)))
     assert question.applied is not None
     keys: dict[int, list[Key]] = {id(each): [] for each in given}
@@ -221,7 +223,7 @@ def check_fit(
                 _refuse(cluster, checked, verdict.refusal)
         found.append(checked)
     failing = [each for each in found if each.status == DOES_NOT_FIT]
-    _explain(cluster, failing[:_MOST_EXPLAINED])
+    _explain(cluster, before, failing[:_MOST_EXPLAINED])
     notes = [*answer.notes]
     if not found:
         notes.append("the manifests have no pods, workloads or reservations")
@@ -405,16 +407,55 @@ def _scheduled_by(cluster: HypotheticalCluster, key: Key) -> set[str]:
 
 def _count_replicas(cluster: HypotheticalCluster, key: Key, checked: CheckedObject) -> None:
     """All replicas, also those that are made only after others are ready. Pods of an earlier template,
-    which a Deployment keeps until new ones are ready, do not count."""
+    which their controller keeps until new ones are ready, do not count."""
     raw = cluster.objects.get(key)
     wanted = ((raw or {}).get("spec") or {}).get("replicas")
     if raw is None or wanted is None:
         return
-    updated = (raw.get("status") or {}).get("updatedReplicas")
-    if key.kind == "Deployment" and updated is not None:
-        waiting = checked.pods - checked.placed
-        checked.placed = min(checked.placed, updated - waiting)
+    uid, pods = raw["metadata"]["uid"], [*cluster.objects.scan("", "Pod")]
+    if key.kind == "Deployment":
+        new = _new_replica_set(cluster, key, raw)
+        pods = [pod for pod in pods if new is not None and _is_controlled(pod, new)]
+        checked.placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods if _is_alive(pod))
+    elif key.kind == "StatefulSet" and not _keeps_old_pods(raw):
+        digest = (raw.get("status") or {}).get("updateRevision")
+        pods = [pod for pod in pods if _controller_uid(pod) == uid and _is_alive(pod)]
+        updated = [pod for pod in pods if labels_of(pod).get(REVISION_LABEL) == digest]
+        checked.placed = sum(bool(pod["spec"].get("nodeName")) for pod in updated)
     checked.pods = wanted
+
+
+def _keeps_old_pods(stateful_set: Raw) -> bool:
+    """Whether some of its pods stay of an earlier template."""
+    strategy = stateful_set["spec"].get("updateStrategy") or {}
+    return strategy.get("type") == "OnDelete" or bool(
+        (strategy.get("rollingUpdate") or {}).get("partition")
+    )
+
+
+def _new_replica_set(cluster: HypotheticalCluster, key: Key, deployment: Raw) -> Raw | None:
+    """The ReplicaSet of a Deployment's present template."""
+    sets = [
+        (Ref("apps", "ReplicaSet", key.namespace, raw["metadata"]["name"]), raw)
+        for raw in cluster.objects.scan("apps", "ReplicaSet")
+        if _is_controlled(raw, deployment)
+    ]
+    new = current(sets, deployment["spec"].get("template") or {})
+    return new[1] if new is not None else None
+
+
+def _is_controlled(raw: Raw, owner: Raw) -> bool:
+    return _controller_uid(raw) == str(owner["metadata"]["uid"])
+
+
+def _controller_uid(raw: Raw) -> str:
+    return str((controller_of(raw) or {}).get("uid") or "")
+
+
+def _is_alive(pod: Raw) -> bool:
+    """Whether the pod is not at its end."""
+    is_ended = pod["status"].get("phase") in ENDED
+    return not (is_ended or pod["metadata"].get("deletionTimestamp"))
 
 
 class _PodsByName:
@@ -424,7 +465,7 @@ class _PodsByName:
         self._bound: dict[str, dict[str, bool]] = {}
         for raw in cluster.objects.scan("", "Pod"):
             metadata = raw["metadata"]
-            if raw["status"].get("phase") in ENDED or metadata.get("deletionTimestamp"):
+            if not _is_alive(raw):
                 continue
             has_node = bool(raw["spec"].get("nodeName"))
             own = str(Key("", "Pod", metadata["namespace"], metadata["name"]))
@@ -470,15 +511,18 @@ def _queue(cluster: HypotheticalCluster, objects: set[str]) -> str:
 # Why
 
 
-def _explain(cluster: HypotheticalCluster, objects: Iterable[CheckedObject]) -> None:
-    """Facts and advice about the first pending pod, or the reservation, of each object."""
+def _explain(
+    cluster: HypotheticalCluster, before: SnapshotObjects, objects: Iterable[CheckedObject]
+) -> None:
+    """Facts and advice about the first pending pod, or the reservation, of each object. `before` are
+    the objects without the manifests."""
     snapshot: ClusterSnapshot | None = None
     for each in objects:
         is_reservation = each.manifest.kind in _RESERVING
         pending = (_pending_reservation if is_reservation else _first_pending)(cluster, each)
         if pending is None:
             continue
-        snapshot = snapshot or _snapshot(cluster)
+        snapshot = snapshot or _snapshot(cluster, before)
         if each.manifest.kind == CRON_JOB.kind:
             _own(snapshot, each.names)
         report = (explain_reservation if is_reservation else explain_pod)(snapshot, pending)
@@ -506,6 +550,8 @@ def _pending_reservation(cluster: HypotheticalCluster, checked: CheckedObject) -
 
 
 def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw | None:
+    """One of the present template before those of earlier ones, which are about to be deleted."""
+    old: list[Raw] = []
     for record in cluster.scheduler.cluster.pods.values():
         if record.row >= 0 or record.reservation is not None:
             continue
@@ -516,19 +562,42 @@ def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw 
         names = {str(record.ref), cluster.workload_of(raw)}
         if group is not None:
             names.add(f"PodGroup/{group.namespace}/{group.name}")
-        if not names.isdisjoint((*checked.names, checked.object)):
+        if names.isdisjoint((*checked.names, checked.object)):
+            continue
+        if not _is_of_old_template(cluster, raw):
             return raw
-    return None
+        old.append(raw)
+    return old[0] if old else None
 
 
-def _snapshot(cluster: HypotheticalCluster) -> ClusterSnapshot:
+def _is_of_old_template(cluster: HypotheticalCluster, pod: Raw) -> bool:
+    """Whether the pod is of another ReplicaSet than the newest one of its Deployment."""
+    own = controller_of(pod)
+    namespace = pod["metadata"]["namespace"]
+    set_ = cluster.objects.get(Key("apps", "ReplicaSet", namespace, own["name"])) if own else None
+    above = controller_of(set_) if set_ is not None else None
+    if set_ is None or above is None or above["kind"] != "Deployment":
+        return False
+    key = Key("apps", "Deployment", namespace, above["name"])
+    deployment = cluster.objects.get(key)
+    new = _new_replica_set(cluster, key, deployment) if deployment is not None else None
+    return new is not None and new["metadata"]["uid"] != set_["metadata"]["uid"]
+
+
+def _snapshot(cluster: HypotheticalCluster, before: SnapshotObjects | None = None) -> ClusterSnapshot:
     """For questions only; the two share objects and scheduler."""
     snapshot = ClusterSnapshot(cluster.scheduler, cluster.time, is_hypothetical=True)
-    for raw in cluster.objects.all():
-        metadata = raw["metadata"]
-        of_kind = snapshot.objects.setdefault((raw["apiVersion"], raw["kind"]), {})
-        of_kind[metadata.get("namespace") or "", metadata["name"]] = raw
+    snapshot.objects, snapshot.before = _objects_by_kind(cluster.objects.all()), before or {}
     return snapshot
+
+
+def _objects_by_kind(objects: Iterable[Raw]) -> SnapshotObjects:
+    found: SnapshotObjects = {}
+    for raw in objects:
+        metadata = raw["metadata"]
+        of_kind = found.setdefault((raw["apiVersion"], raw["kind"]), {})
+        of_kind[metadata.get("namespace") or "", metadata["name"]] = raw
+    return found
 
 
 _FIELDS = {

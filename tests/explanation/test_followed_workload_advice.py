@@ -1,0 +1,226 @@
+"""Advice for workloads comes true: on random clusters each change that is said to let pods fit is made,
+and the controllers and the scheduler of a hypothetical cluster place them.
+
+`HOLDFAST_FOLLOWED=0:2000` tries these seeds instead of a few dozen.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import re
+from typing import Any, NamedTuple
+
+import pytest
+
+from explanation.test_situations import snapshot_with
+from harness.objects import Raw, node, pod
+from holdfast.api.documents import Document
+from holdfast.explanation.explainer import explain
+from holdfast.local.component import key_of
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Key
+from holdfast.local.workloads.lister import Ref, controller_of
+from holdfast.local.workloads.replica_set import wanted_replicas
+from holdfast.local.workloads.revisions import REVISION_LABEL, current
+from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.sim.scenario_actions import Apply
+from holdfast.sim.what_if.fit_check import check_fit
+from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
+from holdfast.snapshot.cluster_objects import of_documents
+
+SEEDS = range(*map(int, os.environ.get("HOLDFAST_FOLLOWED", "0:36").split(":")))
+FACTORY = SchedulerFactory.of()
+NOW = 1_772_442_000.0
+CLAIM = re.compile(r"; then (?:(?P<all>both|all \d+)|(?P<some>\d+) of \d+) pods? fits?: ")
+SIZE = re.compile(
+    r"request at most (\S+) cpu instead of [^,]+, in the template of \w+ web(, and set .*)?;"
+)
+BOUND = re.compile(r"maxUnavailable of its rolling update to (\d+)")
+KINDS = ("Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet")
+
+
+def workload(making: random.Random) -> Raw:
+    kind, labels = making.choice(KINDS), {"app": "web"}
+    spec: Raw = {"selector": {"matchLabels": labels}, "replicas": making.randint(2, 6)}
+    inner = pod("x", str(making.randint(1, 4)))["spec"]
+    if making.random() < 0.25:
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        inner["affinity"] = {"podAntiAffinity": required}
+    bounds: Raw = {}
+    if making.random() < 0.6:
+        bounds = {"maxUnavailable": making.randint(0, 2), "maxSurge": making.randint(0, 2)}
+        bounds["maxSurge"] = bounds["maxSurge"] or int(not bounds["maxUnavailable"])
+    if kind == "Deployment":
+        strategies: list[Raw] = [{"rollingUpdate": bounds}] * 4 + [{"type": "Recreate"}]
+        spec["strategy"] = making.choice(strategies)
+    elif kind == "StatefulSet":
+        spec |= {"serviceName": "web"}
+        spec["podManagementPolicy"] = making.choice(("Parallel", "OrderedReady"))
+        spec["updateStrategy"] = {"type": making.choice(("RollingUpdate", "OnDelete"))}
+    else:
+        del spec["replicas"]
+    spec["template"] = {"metadata": {"labels": labels}, "spec": inner}
+    metadata = {"name": "web", "namespace": "default"}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def others(making: random.Random) -> list[Raw]:
+    found: list[Raw] = []
+    for at in range(making.randint(1, 3)):
+        more: dict[str, Any] = {}
+        if making.random() < 0.25:
+            more["taints"] = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
+        if making.random() < 0.15:
+            more["unschedulable"] = True
+        found.append(node(f"n{at}", cpu=making.choice(("4", "8")), **more))
+        if used := making.randint(0, 3):
+            raw = pod(f"x{at}", str(used), nodeName=f"n{at}")
+            raw["metadata"]["namespace"] = "default"
+            found.append(raw)
+    return found
+
+
+class Situation(NamedTuple):
+    objects: list[Raw]
+    """After the second version of the workload was applied."""
+    before: list[Raw]
+    manifest: Raw
+    """The second version."""
+
+
+def situation(seed: int) -> Situation:
+    """A workload of which a first version was rolled out, and then another one."""
+    making = random.Random(seed)
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    first = workload(making)
+    for raw in (*others(making), first):
+        cluster.take(Apply(copy.deepcopy(raw)))
+    cluster.rest()
+    before = [*cluster.objects.all()]
+    second = copy.deepcopy(first)
+    if making.random() < 0.7:
+        second["spec"]["template"]["spec"] = workload(making)["spec"]["template"]["spec"]
+    if "replicas" in second["spec"] and making.random() < 0.3:
+        second["spec"]["replicas"] = making.randint(2, 6)
+    cluster.take(Apply(copy.deepcopy(second)))
+    cluster.rest()
+    return Situation([*cluster.objects.all()], before, second)
+
+
+def key(each: Raw) -> Key:
+    named = {"name": each["name"], "namespace": each["namespace"]}
+    return key_of({"apiVersion": each["apiVersion"], "kind": each["kind"], "metadata": named})
+
+
+def followed(objects: list[Raw], change: Raw) -> HypotheticalCluster:
+    """The cluster once somebody has made the change, and everything has come to rest."""
+    cluster = HypotheticalCluster(FACTORY, NOW, copy.deepcopy(objects), seed=5)
+    for each in change["objects"]:
+        at = key(each)
+        if each["operation"] == "create":
+            cluster.take(Apply(each["object"]))
+        elif each["operation"] == "patch":
+            raw = cluster.objects.get(at)
+            assert raw is not None, at
+            cluster.objects.update(at, merge_patch(raw, each["patch"]))
+        elif at.kind == "Pod":
+            cluster.kubelets.delete(at)
+        else:
+            cluster.objects.end(at)
+    cluster.rest()
+    return cluster
+
+
+class Pods(NamedTuple):
+    """The pods of the workload."""
+
+    running: set[str]
+    """By UID, all that have a node."""
+    updated: set[str]
+    """Those of them that are as the workload has them now."""
+    wanted: int
+
+
+def pods_of(cluster: HypotheticalCluster) -> Pods:
+    (top,) = (raw for kind in set(KINDS) for raw in cluster.objects.scan("apps", kind))
+    owners = {top["metadata"]["uid"]: top}
+    sets = cluster.objects.scan("apps", "ReplicaSet")
+    owners |= {raw["metadata"]["uid"]: raw for raw in sets}
+    own = {
+        raw["metadata"]["uid"]: raw
+        for raw in cluster.objects.scan("", "Pod")
+        if (owner := controller_of(raw)) is not None and owner["uid"] in owners
+    }
+    running = {uid for uid, raw in own.items() if raw["spec"].get("nodeName")}
+    status, spec = top.get("status") or {}, top["spec"]
+    if top["kind"] == "Deployment":
+        refs = [(Ref("apps", "ReplicaSet", "default", raw["metadata"]["name"]), raw) for raw in sets]
+        new = current(refs, spec["template"])
+        uid = new[1]["metadata"]["uid"] if new is not None else ""
+        updated = {each for each in running if (controller_of(own[each]) or {})["uid"] == uid}
+        return Pods(running, updated, wanted_replicas(top))
+    wanted = status["desiredNumberScheduled"] if top["kind"] == "DaemonSet" else wanted_replicas(top)
+    if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+        return Pods(running, running, wanted)
+    newest = max(
+        cluster.objects.scan("apps", "ControllerRevision"), key=lambda raw: int(raw["revision"])
+    )
+    digest = newest["metadata"]["labels"][REVISION_LABEL]
+    labels = {uid: raw["metadata"]["labels"].get(REVISION_LABEL, "") for uid, raw in own.items()}
+    return Pods(running, {uid for uid in running if labels[uid].endswith(digest)}, wanted)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_explain_advises(seed: int) -> None:
+    objects = situation(seed).objects
+    top = next(raw for raw in objects if raw["kind"] in KINDS)
+    report = explain(snapshot_with(objects, NOW), copy.deepcopy(top))
+    before = pods_of(HypotheticalCluster(FACTORY, NOW, copy.deepcopy(objects), seed=5))
+    for advice in report.advice:
+        after = pods_of(followed(objects, advice.change))
+        claim = CLAIM.search(advice.text)
+        new = after.updated - before.running
+        if claim is None or claim["all"]:
+            assert len(after.updated) == len(after.running) == after.wanted, advice.text
+        else:
+            assert len(new) >= int(claim["some"]), advice.text
+        assert len(after.running) >= len(before.running), advice.text
+        if (bound := BOUND.search(advice.text)) is not None and int(bound[1]) > 1:
+            less = {"rollingUpdate": {"maxUnavailable": int(bound[1]) - 1}}
+            change = copy.deepcopy(advice.change)
+            change["objects"][-1]["patch"]["spec"]["strategy"] = less
+            found = pods_of(followed(objects, change))
+            assert len(found.updated) < found.wanted, f"{bound[1]} is more than needed: {advice.text}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_check_advises(seed: int) -> None:
+    _, before, manifest = situation(seed)
+    documents = [Document("cluster", 1, 1, raw, at) for at, raw in enumerate(before)]
+
+    def checked(raw: Raw) -> tuple[bool, int, int, list[str]]:
+        given = [Document("web.yaml", 1, 1, copy.deepcopy(raw))]
+        (found,) = check_fit(FACTORY, of_documents(documents, None), given).objects
+        return found.fits, found.placed, found.pods, found.details
+
+    fits, placed, pods, details = checked(manifest)
+    assert 0 <= placed <= pods
+    for text in details if not fits else ():
+        claim, size = CLAIM.search(text), SIZE.match(text)
+        if claim is None or (size is None and not text.startswith("set maxUnavailable")):
+            continue
+        edited = copy.deepcopy(manifest)
+        if size is not None:
+            container = edited["spec"]["template"]["spec"]["containers"][0]
+            container["resources"]["requests"]["cpu"] = size[1]
+        if (bound := BOUND.search(text)) is not None:
+            rolling = edited["spec"]["strategy"].setdefault("rollingUpdate", {})
+            rolling["maxUnavailable"] = int(bound[1])
+        fits, placed, pods, _ = checked(edited)
+        if claim["all"]:
+            assert fits, text
+        else:
+            assert placed >= int(claim["some"]), text
