@@ -7,13 +7,25 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import LIMIT, N1, Row, check, limited
+from explanation.test_situations import (
+    LIMIT,
+    N1,
+    Row,
+    changed,
+    check,
+    full,
+    in_default,
+    limited,
+    snapshot_of,
+    world_of,
+)
 from harness.device_objects import CORE, MEMORY, RATIO, device, gpu
 from harness.numa_objects import lsr, topology
-from harness.objects import Raw, container, node, pod
+from harness.objects import Raw, container, node, pod, pod_group
 from holdfast.api.decode import convert
 from holdfast.api.pod import Pod
 from holdfast.api.resources import amounts, pod_requests
+from holdfast.explanation.explainer import explain
 from holdfast.explanation.repairs.pod_sizes import resized_spec
 
 
@@ -275,3 +287,15 @@ def test_resized_pods_request_no_more_than_they_should(seed: int) -> None:
         within = pod_requests(typed({key: after[key] for key in ("containers", "initContainers")}))
         given = amounts(after["resources"]["requests"])
         assert all(n <= given[name] for name, n in within.items() if name in given)
+
+
+def test_smaller_requests_of_a_gang_are_one_change() -> None:
+    """They are found step by step, as more and more members have a node, down to a quarter."""
+    members = [pod(f"w-{at}", "3", group="w") for at in range(4)]
+    group = in_default(pod_group("w", 4))
+    world = world_of([node("n1", cpu="4"), full("x", "2", "n1"), group, *members])
+    (advice,) = explain(snapshot_of(world), world.objects["PodGroup", "w"]).advice
+    assert advice.text.startswith("request at most 1 cpu instead of 3 and end pod default/x ")
+    after = world_of(changed(list(world.objects.values()), advice.change))
+    after.settle()
+    assert all(after.node_of(f"w-{at}") for at in range(4))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.deletions import deletion_steps
 from holdfast.explanation.advice.evictions import eviction_steps
-from holdfast.explanation.advice.smaller_requests import resize
+from holdfast.explanation.advice.smaller_requests import merged_sizes, resize
 from holdfast.explanation.facts.capacity import missing_on, requested, shortages
 from holdfast.explanation.phrases import pod_text
 from holdfast.explanation.repairs.node_repairs import node_repairs
@@ -68,12 +68,38 @@ def _steps(
         if reached.reaches_goal:
             return made
         members = left[::-1] if last_first else left
-        step = _step(snapshot, name, advisor, made, reached, members)
-        if step is None:
+        longer = _step(snapshot, name, advisor, made, reached, members)
+        if longer is None:
             return before
-        made += step
+        made = longer
         reached, left = _progress(snapshot, name, advisor, made)
     return made if reached.reaches_goal else before
+
+
+def _continued(
+    snapshot: ClusterSnapshot, made: list[Repair], step: list[Repair]
+) -> list[Repair] | None:
+    """The changes with some more. Smaller requests after smaller requests of the same pods are one
+    change; None if too little would be left."""
+    found = list(made)
+    for each in step:
+        keys = [change.name for change in each.change.objects]
+        same = [
+            at
+            for at, other in enumerate(found)
+            if other.sizes and each.sizes and [c.name for c in other.change.objects] == keys
+        ]
+        if not same:
+            found.append(each)
+            continue
+        first = each.change.objects[-1]
+        sizes = merged_sizes(found[same[0]].sizes, each.sizes)
+        with applied(snapshot, _objects(found[: same[0]])):
+            both = resize(snapshot, Subject(first.info, first.name, first.namespace), sizes)
+        if both is None:
+            return None
+        found[same[0]] = both
+    return found
 
 
 def consider_all_smaller(
@@ -128,11 +154,12 @@ def _step(
     reached: _Progress,
     left: list[PodRecord],
 ) -> list[Repair] | None:
-    """The first changes found after which more members have a node than before."""
+    """The changes with the first ones found after which more members have a node than before."""
     for subject in map(Subject.of, first_of_each_class(left)[:_CLASSES]):
         for option in _options(snapshot, name, subject, made):
-            if _progress(snapshot, name, advisor, [*made, *option])[0] > reached:
-                return option
+            longer = _continued(snapshot, made, option)
+            if longer is not None and _progress(snapshot, name, advisor, longer)[0] > reached:
+                return longer
     return None
 
 

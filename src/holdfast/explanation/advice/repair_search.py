@@ -430,9 +430,9 @@ class _Search:
     def _continued(self, repairs: tuple[Repair, ...], option: Repair) -> tuple[Repair, ...] | None:
         """The sequence with one more change. Smaller requests after smaller requests are one change;
         None if too little would be left."""
-        if not repairs or not repairs[-1].sizes or not option.sizes:
+        if not repairs or not repairs[-1].resized or not option.sizes:
             return (*repairs, option)
-        sizes = merged_sizes(repairs[-1].sizes, option.sizes)
+        sizes = merged_sizes(repairs[-1].resized, option.sizes)
         with _made(self._advisor, repairs[:-1]):
             both = resize(self._snapshot, self._advisor.subject, sizes)
         return (*repairs[:-1], both) if both is not None else None

@@ -223,7 +223,9 @@ def resize(
         return other.patch if other is not None else {}
 
     found = repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
-    return found._replace(sizes=sizes) if field == "requests" and not exactly else found
+    if field != "requests":
+        return found
+    return found._replace(exact_sizes=sizes) if exactly else found._replace(sizes=sizes)
 
 
 def merged_sizes(first: Sizes, then: Sizes) -> Sizes:

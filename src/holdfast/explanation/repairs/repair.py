@@ -26,7 +26,13 @@ class Repair(NamedTuple):
     change: ClusterChange
     cost: int
     sizes: Sizes = MappingProxyType({})
-    """The requests that it changes, if it changes nothing else."""
+    """The requests that it changes, if it changes nothing else, and smaller ones help as well."""
+    exact_sizes: Sizes = MappingProxyType({})
+    """The requests that it changes, if they must be exactly these."""
+
+    @property
+    def resized(self) -> Sizes:
+        return self.sizes or self.exact_sizes
 
 
 _KUEUE = "kueue.x-k8s.io/"
