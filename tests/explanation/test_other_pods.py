@@ -91,6 +91,34 @@ def test_a_node_that_is_enough_for_some_of_the_replicas(other: Raw, text: str) -
     assert texts[1:] == [f"{text}; then 1 of {total} pods fits: n2"]
 
 
+def test_as_many_nodes_are_uncordoned_as_all_replicas_need() -> None:
+    cordoned = [node(f"n{at}", cpu="8", unschedulable=True) for at in range(2, 6)]
+    report = explained([N1, *cordoned, *replicas("5", 3)], 3)
+    assert report.advice[0].text == (
+        "uncordon n2, n3, n4 (kubectl uncordon n2 n3 n4); then all 3 pods fit: n2, n3, n4"
+    )
+
+
+def test_waiting_is_for_all_replicas() -> None:
+    ends = [full(f"j{hours}", "1", "n1", annotations={ESTIMATE: f"{hours}h"}) for hours in (1, 2, 3)]
+    objects = [node("n1", cpu="4"), *ends, *replicas("1", 2)]
+    texts = [each.text for each in explained(objects, 2).advice if each.text.startswith("wait")]
+    assert [each.partition("; then ")[2] for each in texts] == ["both pods fit: n1"]
+    assert "pod default/j1, pod default/j2 should end" in texts[0]
+
+
+def test_a_pod_says_how_many_nodes_the_anti_affinity_of_its_workload_needs() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    objects = replicas("1", 2, affinity=apart)
+    for raw in objects:
+        spec = raw["spec"]["template"]["spec"] if raw["kind"] == "ReplicaSet" else raw["spec"]
+        spec["affinity"] = apart
+    world = world_of([N1, *objects])
+    details = explain(snapshot_of(world), world.objects["Pod", "web-1-1"]).details
+    assert "needs one node per pod: 1 for 3 pods, so 2 more are needed" in details[0]
+
+
 def test_the_advice_for_one_pod_counts_the_others_of_its_workload() -> None:
     world = world_of([N1, *replicas("5", 2)])
     report = explain(snapshot_of(world), world.objects["Pod", "web-1-1"])

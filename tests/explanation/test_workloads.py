@@ -439,7 +439,18 @@ def test_one_pod_that_ends_frees_all_at_once() -> None:
     metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
     world = world_of([N1, full("web-1-0", "8", "n1", metadata=metadata), pod("p", "8")])
     (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
-    assert advice.text == "end pod default/web-1-0 (priority 0) on n1; then it fits n1"
+    assert advice.text == (
+        "end pod default/web-1-0 (priority 0) on n1; then it fits n1; ReplicaSet web-1 replaces "
+        "default/web-1-0, and its new pod is then pending"
+    )
+
+
+def test_a_pod_that_ends_and_fits_another_node() -> None:
+    metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
+    other = node("n2", cpu="1")
+    world = world_of([N1, other, full("web-1-0", "1", "n1", metadata=metadata), pod("p", "8")])
+    (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
+    assert "replaces" not in advice.text
 
 
 # Pods that should be gone

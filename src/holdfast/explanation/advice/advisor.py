@@ -42,6 +42,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.repair import Repair, edits_migration
+from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete
@@ -109,6 +110,8 @@ class Advisor:
         """Whether capacity is expected to be free, but it does not start by the forecast."""
         self.too_late: list[float] = []
         """Times until which a reservation would have to wait, and by which it expires."""
+        self.waits_for_all = False
+        """Whether waiting is for all pods of the workload, while the forecast is of one."""
         self._tried: set[str] = set()
         self._given: set[Actions] = set()
         """The kinds of change that are advised already."""
@@ -152,7 +155,8 @@ class Advisor:
         """Advises the changes together if they help; returns whether they do."""
         is_single = len(repairs) == 1
         repairs = (*self.before, *repairs)
-        if len(repairs) == 1 and repairs[0].change.actions == WAITING:
+        is_wait = len(repairs) == 1 and repairs[0].change.actions == WAITING
+        if is_wait and not self.waits_for_all:
             found = forecast_of(self.snapshot, self.goal)
             if found is not None and not agrees(found, repairs[0], self.snapshot.now):
                 until = repairs[0].change.until or self.snapshot.now
@@ -183,6 +187,8 @@ class Advisor:
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
             nodes, result = fitting.nodes, _result(fitting)
+        if "EndPods" in change.actions and isinstance(self.goal, Subject) and not start.evicts:
+            result += replacements_text(self.snapshot, change, self.goal, nodes[0])
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
         if fitting is not None and not fitting.is_all:
@@ -201,9 +207,17 @@ class Advisor:
             self.never_starts = True
             return False
         wait = forecast_wait(self.snapshot, found, found.time)
-        advice = Advice(wait.text, wait.change.data(), [found.node] if found.node else [])
+        nodes, result = [found.node] if found.node else [], ""
+        fitting = dry_run(self.snapshot, self._parts, wait.change) if self._parts is not None else None
+        if fitting is not None and fitting.started and fitting.total > 1:
+            nodes, result = fitting.nodes, _result(fitting)
+        advice = Advice(f"{wait.text}{result}", wait.change.data(), nodes)
         at = len(self._found) + len(self._partial)
-        self._found[wait.text] = _Ranked(10**wait.cost, 0.0, at, advice)
+        ranked = _Ranked(10**wait.cost, 0.0, at, advice)
+        if fitting is not None and result and not fitting.is_all:
+            self._partial[wait.text] = (-fitting.started, ranked)
+            return False
+        self._found[wait.text] = ranked
         self.helpful.append(wait)
         return True
 
@@ -303,6 +317,11 @@ class Advisor:
         if text:
             self.takers[text] = None
         return bool(text)
+
+    @property
+    def replicas(self) -> int:
+        """How many pods the workload of the pod should have; 0 if that is not known."""
+        return self._parts.replicas if self._parts is not None else 0
 
     @property
     def has_siblings(self) -> bool:

@@ -66,7 +66,7 @@ from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.repairs.claim_volumes import volume_repairs
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.host_ports import other_ports
-from holdfast.explanation.repairs.node_repairs import node_repairs, wider_numa_policies
+from holdfast.explanation.repairs.node_repairs import node_repairs, uncordoned, wider_numa_policies
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs.repair import Repair
 from holdfast.explanation.repairs.taints import tolerable_first, toleration_repairs
@@ -81,6 +81,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_snapshot import NODE
 
 _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", CLAIMS_PLUGIN)
 """Plugins whose rejections smaller requests, or pods that end, may change."""
@@ -88,6 +89,9 @@ _REASONS = 8
 _NODES_PER_REASON = 2
 _NODES = 3
 _TAINTS = "TaintToleration"
+_CORDONS = "NodeUnschedulable"
+_CORDONED = 8
+"""How many nodes are tried to be uncordoned together."""
 _TAINT_SETS = 5
 """How many sets of taints are tried to be tolerated."""
 _EXPLAINED = 60
@@ -212,6 +216,8 @@ def _consider_single(
         repairs = [list(_settings(advisor, pod, row, rejection)) for row in rows[:_NODES_PER_REASON]]
         if any(advisor.propose(each) for options in repairs for each in options):
             continue
+        if rejection.plugin == _CORDONS:
+            _consider_uncordoning(advisor, rows)
         if rejection.plugin in _CAPACITY or (rejection.resolvable and not repairs[0]):
             lacking += rows
     lacking.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
@@ -236,6 +242,17 @@ def _consider_single(
         consider_deletions(advisor, pod, row)
     consider_own_deletions(advisor, pod)
     return lacking[:_NODES]
+
+
+def _consider_uncordoning(advisor: Advisor, rows: list[int]) -> None:
+    """Uncordoning several nodes, as few as are enough for all pods of a workload or gang."""
+    names = [advisor.snapshot.cluster.nodes.name(row) for row in rows[:_CORDONED]]
+    nodes = [raw for name in names if (raw := advisor.snapshot.find(NODE, name)) is not None]
+    if len(nodes) < 2:
+        return
+    counts = range(2, len(nodes))
+    enough = next((n for n in counts if advisor.is_enough(uncordoned(*nodes[:n]))), len(nodes))
+    advisor.propose(uncordoned(*nodes[:enough]))
 
 
 def _consider_tolerations(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:

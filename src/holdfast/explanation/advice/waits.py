@@ -49,6 +49,8 @@ def consider_wait(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     if advisor.snapshot.cluster.jobs.of(pod) is not None:
         _consider_gang(advisor, pod)
         return
+    if advisor.has_siblings and _consider_for_all(advisor, pod):
+        return
     reserved = waiting_for(advisor.snapshot, pod)
     own = {each.entry.row for each in reserved if each.entry is not None}
     rows = [*own, *(row for row in rows if row not in own)]
@@ -65,6 +67,34 @@ def consider_wait(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     behind = _wait_behind(advisor, pod) if len(advisor.takers) > taken else None
     if behind is None or not advisor.propose(behind):
         _consider_forecast(advisor)
+
+
+def _consider_for_all(advisor: Advisor, pod: PodRecord) -> bool:
+    """Waiting until all pods of the workload would start, by bisection over all expected ends."""
+    snapshot = advisor.snapshot
+    ends = _all_ends(snapshot, pod)[:_GANG_ENDS]
+
+    def wait(count: int) -> Repair:
+        return _wait_for(snapshot, ends[:count], [], "")
+
+    if not ends or not advisor.is_enough(wait(len(ends))):
+        return False
+    low, high = 0, len(ends)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if advisor.is_enough(wait(middle)) else (middle, high)
+    advisor.waits_for_all = True
+    try:
+        return advisor.propose(wait(high))
+    finally:
+        advisor.waits_for_all = False
+
+
+def _all_ends(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ExpectedEnd]:
+    """What is expected to end on any node, the first first."""
+    nodes = snapshot.cluster.nodes
+    alive = [row for _, row in nodes.names() if nodes.alive[row]]
+    return sorted(end for row in alive for end in expected_ends(snapshot, pod, row))
 
 
 def _consider_forecast(advisor: Advisor) -> None:
@@ -209,12 +239,6 @@ def _consider_gang(advisor: Advisor, pod: PodRecord) -> None:
     if helps(len(ends)) is not None:
         enough = least(is_first=True)
         advisor.propose(_wait_for(snapshot, ends[:enough], helps(enough) or [], ""))
-
-
-def _all_ends(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ExpectedEnd]:
-    nodes = snapshot.cluster.nodes
-    alive = [row for _, row in nodes.names() if nodes.alive[row]]
-    return sorted(end for row in alive for end in expected_ends(snapshot, pod, row))
 
 
 def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:

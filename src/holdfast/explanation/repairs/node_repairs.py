@@ -68,11 +68,14 @@ def _uncordon(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: 
     return [uncordoned(raw)] if raw is not None else []
 
 
-def uncordoned(raw: Raw) -> Repair:
-    name, taints = raw["metadata"]["name"], (raw.get("spec") or {}).get("taints") or []
-    left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
-    body = {"spec": {"unschedulable": False, "taints": left}}
-    return repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])
+def uncordoned(*nodes: Raw) -> Repair:
+    names, objects = [raw["metadata"]["name"] for raw in nodes], []
+    for raw in nodes:
+        taints = (raw.get("spec") or {}).get("taints") or []
+        left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
+        objects.append(patch(NODE, raw, {"spec": {"unschedulable": False, "taints": left}}))
+    command = f"kubectl uncordon {' '.join(names)}"
+    return repair(f"uncordon {', '.join(names)} ({command})", "Uncordon", objects)
 
 
 _DEVICE_HINTS = {

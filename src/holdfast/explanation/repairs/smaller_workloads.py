@@ -9,9 +9,17 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.pod_owners import controller_of
+from holdfast.explanation.verdicts import Subject, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ObjectChange, patch
+from holdfast.snapshot.cluster_changes import (
+    DELETE,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    patch,
+)
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _REPLICA_SET, _STATEFUL_SET = KINDS["apps/v1", "ReplicaSet"], KINDS["apps/v1", "StatefulSet"]
@@ -43,6 +51,56 @@ class _Scaled(NamedTuple):
         info = _DEPLOYMENT if self.kind == "Deployment" else _SETS[self.kind]
         raw: Raw = {"metadata": {"name": self.name, "namespace": self.namespace}}
         return patch(info, raw, {"spec": {"replicas": self.replicas}})
+
+
+def replacements_text(
+    snapshot: ClusterSnapshot, change: ClusterChange, subject: Subject, node: str
+) -> str:
+    """`; ReplicaSet web replaces default/web-1, and its new pod is then pending`, of pods that are
+    advised to end and whose workload is not made smaller; empty if the new ones find a node while the
+    subject is on this one."""
+    raw = snapshot.find(subject.info, subject.name, subject.namespace)
+    if subject.info is not POD or raw is None or any(_scales(each) for each in change.objects):
+        return ""
+    ended = [
+        found
+        for each in change.objects
+        if each.info is POD
+        and each.operation == DELETE
+        and not each.follows
+        and (found := snapshot.find(POD, each.name, each.namespace)) is not None
+        and controller_of(found).get("kind") in _SETS
+    ]
+    again = [create(POD, _again(raw)) for raw in ended]
+    bound = patch(POD, raw, {"spec": {"nodeName": node}})
+    pending: list[str] = []
+    with applied(snapshot, [*change.objects, bound, *again] if ended else []):
+        for each in ended:
+            name, namespace = each["metadata"]["name"], each["metadata"].get("namespace") or ""
+            if not starts_on(snapshot, Subject(POD, name, namespace)):
+                pending.append(f"{namespace}/{name}")
+    if not pending:
+        return ""
+    owner = controller_of(ended[0])
+    above = controller_of(
+        snapshot.find(_SETS[owner["kind"]], owner["name"], ended[0]["metadata"].get("namespace") or "")
+        or {"metadata": {}}
+    )
+    owner = above if above.get("kind") == _DEPLOYMENT.kind else owner
+    new = f"{len(pending)} new pods are" if len(pending) > 1 else "its new pod is"
+    return f"; {owner['kind']} {owner['name']} replaces {pending[0]}, and {new} then pending"
+
+
+def _scales(change: ObjectChange) -> bool:
+    return "replicas" in (change.body.get("spec") or {})
+
+
+def _again(pod: Raw) -> Raw:
+    """The pod as its controller creates it again."""
+    metadata = pod["metadata"]
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    uid = f"{metadata.get('uid') or metadata['name']}-again"
+    return {**pod, "metadata": {**metadata, "uid": uid}, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> SmallerWorkloads:

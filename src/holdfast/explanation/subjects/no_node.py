@@ -42,6 +42,7 @@ from holdfast.explanation.facts.preemption_limits import preemption_limits
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
+from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import metadata_changes, repair
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
@@ -170,7 +171,10 @@ def explain_no_node(
         report.details += preemption_limits(snapshot, pod, placing, report.holders)
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
-    if not (advisor.advice or is_known) and snapshot.cluster.nodes.count:
+    replicas = advisor.replicas
+    lacking = [*too_few_domains(snapshot, pod, replicas)] if replicas and not advisor.advice else []
+    report.details = [*lacking, *report.details]
+    if not (advisor.advice or is_known or lacking) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
 
 

@@ -67,7 +67,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.summary += f" {len(pods) - len(placed)} pending{fits}: {reason}"
         report.details, report.advice = first.details, first.advice
         if few := list(too_few_domains(snapshot, those[0], len(pods))):
-            report.details = [*few, *(each for each in first.details if each != NOTHING_HELPS)]
+            others = [each for each in first.details if each != NOTHING_HELPS and each not in few]
+            report.details = [*few, *others]
         if reason != first.summary:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
