@@ -24,6 +24,12 @@ def set_status(api: FakeApi, name: str, **status: object) -> None:
     api.change({**held, "status": {**held["status"], **status}}, silently=True)
 
 
+def nominate(api: FakeApi, name: str, node: str) -> None:
+    """A nomination that no watch has shown."""
+    pod = api.get("/api/v1/pods", name)
+    api.change({**pod, "status": {**pod["status"], "nominatedNodeName": node}}, silently=True)
+
+
 def nothing(api: FakeApi) -> None:
     pass
 
@@ -70,6 +76,10 @@ def others(api: FakeApi) -> None:
                 ]
             },
         ),
+        (
+            lambda api: nominate(api, "big", "n"),
+            {"misnominated_pods": ["Pod/default/big: none in the cache, n on the server"]},
+        ),
     ],
 )
 def test_what_differs_is_named(happens: Callable[[FakeApi], None], found: dict[str, list[str]]) -> None:
@@ -77,6 +87,7 @@ def test_what_differs_is_named(happens: Callable[[FakeApi], None], found: dict[s
         api = FakeApi()
         api.create(node("n"))
         api.create(reusable("kept"))
+        api.create(own_pod("big", cpu="100"))
         async with running(api) as cluster:
             await cluster.quiet()
             owner = own_pod("owner", cpu="500m")

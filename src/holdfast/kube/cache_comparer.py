@@ -34,6 +34,8 @@ class Difference(msgspec.Struct):
     redundant_pods: list[str]
     misplaced_pods: list[str]
     """In the cache, but on another node than on the server."""
+    misnominated_pods: list[str]
+    """Without a node, and with another nominated node in the cache than on the server."""
     missing_nodes: list[str]
     redundant_nodes: list[str]
     missing_reservations: list[str]
@@ -55,13 +57,19 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
     cluster = scheduler.cluster
     on_server = {pod.metadata.uid: pod for pod in pods}
     known = cluster.pods
-    misplaced = []
+    misplaced, misnominated = [], []
     for uid in sorted(on_server.keys() & known.keys()):
         record, node = known[uid], on_server[uid].spec.node_name
         believed = cluster.nodes.name(record.row) if record.phase is Phase.ASSIGNED else ""
         if record.phase is not Phase.ASSUMED and believed != node:
             misplaced.append(
                 f"{record.ref}: {believed or 'no node'} in the cache, {node or 'no node'} on the server"
+            )
+        nominated = on_server[uid].status.nominated_node_name
+        if record.phase is Phase.PENDING and record.nominated != nominated:
+            misnominated.append(
+                f"{record.ref}: {record.nominated or 'none'} in the cache, "
+                f"{nominated or 'none'} on the server"
             )
     reservations = {each.metadata.uid: each for each in await _reservations(client)}
     reservation_cache = {
@@ -73,6 +81,7 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         missing_pods=sorted(_name(on_server[uid]) for uid in on_server.keys() - known.keys()),
         redundant_pods=sorted(str(known[uid].ref) for uid in known.keys() - on_server.keys()),
         misplaced_pods=sorted(misplaced),
+        misnominated_pods=sorted(misnominated),
         missing_nodes=sorted(node_names - known_nodes),
         redundant_nodes=sorted(known_nodes - node_names),
         missing_reservations=sorted(
