@@ -20,6 +20,7 @@ ONCE_BROKEN = (
     10106100,
     10140563,
     11002226,
+    11031352,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

@@ -3,10 +3,17 @@
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
+from harness.builders import make_node, make_pod, make_reservation
+from harness.driver import Driver
 from harness.objects import Raw, node, pod, reservation
 from harness.world import World
+from holdfast.api.reservation import ReservationStatus
+from holdfast.scheduler.cluster.decisions import Decision, SetReservationStatus
+from holdfast.scheduler.controllers.reservation_lifecycle import ReservationLifecycle
+from reference.setup import Setup
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -352,3 +359,39 @@ def test_a_reservation_whose_start_was_removed_has_no_state_of_a_plan() -> None:
     found = {each["type"] for each in world.status("r")["conditions"]}
     assert (world.phase("r"), world.status("r").get("nodeName", "")) == ("Pending", "")
     assert found == {"Scheduled"}
+
+
+def statuses(decisions: list[Decision]) -> list[ReservationStatus]:
+    return [each.status for each in decisions if isinstance(each, SetReservationStatus)]
+
+
+def test_a_status_is_taken_back_that_was_decided_and_is_not_written_yet() -> None:
+    """Otherwise it would be written after all, and the capacity would be reserved that is in use."""
+    driver = Driver((Setup(extra=("Reservation",)),))
+    cluster = driver.scheduler.cluster
+    driver.scheduler._controllers.append(ReservationLifecycle(cluster))
+    there = make_pod("there").cpu("2").on("n1").obj()
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj(), there)
+    builder = make_reservation("w").requests({"cpu": "4"}).owner_labels({"app": "w"})
+    made = builder.pre_allocation().obj()
+    made.status = ReservationStatus(phase="Waiting", node_name="n1")
+
+    def see(status: ReservationStatus) -> list[ReservationStatus]:
+        driver.update(msgspec.structs.replace(made, status=status))
+        return statuses(driver.later())
+
+    (waiting,) = statuses(driver.add(made).round())
+    assert see(waiting) == []
+    (available,) = statuses(driver.delete(there).later())
+    assert (waiting.phase, available.phase) == ("Waiting", "Available")
+    driver.add(there)
+    cluster.reservations.make_waiting(cluster.reservations.known[made.metadata.uid])
+    unwritten = statuses(driver.later())
+    assert [each.phase for each in unwritten] == ["Waiting"]
+    assert statuses(driver.later()) == []
+
+    written = [available, *unwritten]
+    for status in written:
+        written += see(status)
+        assert len(written) < 10
+    assert written[-1].phase == "Waiting"

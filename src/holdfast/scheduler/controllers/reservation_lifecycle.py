@@ -9,11 +9,13 @@ When a reservation expires (`spec.expires`, or its creation plus `spec.ttl`) is 
 
 from collections.abc import Mapping
 
+import msgspec
+
 from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import Condition, condition
 from holdfast.api.names import AT_END
-from holdfast.api.reservation import HAS_EXPIRED, NODE_GONE
+from holdfast.api.reservation import HAS_EXPIRED, NODE_GONE, ReservationStatus
 from holdfast.api.times import format_duration, parse_time
 from holdfast.scheduler.cluster.decisions import (
     Decision,
@@ -313,15 +315,18 @@ class ReservationLifecycle:
         return now if since is None else since
 
     def _write(self, reservation: ReservationInfo, now: float) -> None:
-        """Writes the status if it differs from the object and from what was last written."""
+        """Writes the status if it differs from the object, or from the one that was decided last and is
+        not seen in the object yet: that one would be written otherwise."""
         pod = reservation.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         planned = self._reservations.calendar.get(reservation.uid)
         status = status_of(self._reservations, reservation, node, now, planned)
         renewed = reservation.uid in self._renewed and bool(node)
-        if status == reservation.object.status and not renewed:
+        unseen = reservation.last_status
+        is_same = unseen is None or _without_times(unseen) == _without_times(status)
+        if status == reservation.object.status and is_same and not renewed:
             reservation.last_status = None
-        elif status != reservation.last_status or renewed:
+        elif status != unseen or renewed:
             reservation.last_status = status
             self._renewed.discard(reservation.uid)
             has = self._has(reservation)
@@ -347,6 +352,15 @@ class ReservationLifecycle:
         self, reservation: ReservationInfo, reason: str, message: str, type: str = "Normal"
     ) -> None:
         self._decisions.append(Emit(reservation.ref, type, reason, message, "Reserving"))
+
+
+def _without_times(status: ReservationStatus) -> ReservationStatus:
+    """The status without the times of its conditions, which depend on when it was computed."""
+    conditions = [
+        msgspec.structs.replace(each, last_probe_time=None, last_transition_time=None)
+        for each in status.conditions
+    ]
+    return msgspec.structs.replace(status, conditions=conditions)
 
 
 def _idle_since(reservation: ReservationInfo) -> float | None:
