@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from itertools import groupby
 
 import pytest
@@ -164,16 +165,19 @@ def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], fed:
         Fault("PATCH", "reservations/old", delay=3.0),
     ],
 )
-def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault: Fault) -> None:
+@pytest.mark.parametrize("phase", ["Failed", "Waiting"])
+def test_what_a_reservation_no_longer_holds_is_given_away_once_that_is_written(
+    phase: str, fault: Fault
+) -> None:
     """On this node; what goes to others does not wait."""
 
     async def story() -> None:
         async with desk() as d:
             old, new = d.api.create(bare_reservation("old")), d.api.create(bare_reservation("new"))
             pods = [d.api.create(make_pod(name).raw()) for name in ("p", "elsewhere")]
-            d.api.faults.append(fault)
+            d.api.faults.append(copy(fault))
             await d.do(
-                status(old, "Failed", "n"),
+                status(old, phase, "n"),
                 Bind(ref(pods[0]), "n"),
                 Bind(ref(pods[1]), "m"),
                 status(new, "Available", "n", binds=True),
@@ -194,6 +198,7 @@ def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault
         lambda r: status(r, "Failed", "n"),  # it cannot be encoded
         lambda r: DeleteReservation(ref(r), "finished"),
         lambda r: status(r, "Available", "n", binds=True),
+        lambda r: status(r, "Waiting", "n"),
     ],
 )
 def test_no_write_waits_for_a_status_that_is_not_written(
@@ -205,6 +210,28 @@ def test_no_write_waits_for_a_status_that_is_not_written(
             d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
             await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
             assert "BindConfirmed" in d.fed_events()
+
+    run(story())
+
+
+@pytest.mark.parametrize("later", ["Waiting", "Available", "Succeeded"])
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", "reservations/r", status=503, times=2)]])
+@pytest.mark.parametrize("binds", [True, False])
+def test_no_bind_waits_for_a_status_that_another_one_replaced(
+    binds: bool, faults: list[Fault], later: str
+) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r, p = d.api.create(bare_reservation()), d.api.create(make_pod("p").raw())
+            d.api.faults += map(copy, faults)
+            await d.do(
+                status(r, "Waiting", "n", binds),
+                status(r, "Waiting", "n"),
+                status(r, later, "n"),
+                Bind(ref(p), "n"),
+            )
+            assert d.fed_events() == ["BindConfirmed"] * (1 + binds)
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == later
 
     run(story())
 

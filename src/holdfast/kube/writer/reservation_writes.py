@@ -44,22 +44,24 @@ from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Delete
 
 
 class Releases:
-    """Binds wait here until the failure of a reservation whose capacity they use is written.
+    """Binds wait here until it is written that a reservation does not have the capacity they use.
 
-    A reservation fails when its node is recreated under the same name, and its capacity becomes free.
-    If a pod were bound to that capacity first and the scheduler crashed, the next leader would find
-    both on the node, since a reservation's status has only the node's name.
+    A reservation fails when its node is recreated under the same name, and its capacity becomes free;
+    and an Available starvation hold is Waiting again when pods are placed on what it holds. If a pod
+    were bound to that capacity first and the scheduler crashed, the next leader would find both on the
+    node, since a reservation's status has only the node's name.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
-        """The nodes of reservations that have failed, by uid, until that is written."""
+        """The nodes of reservations that have failed or are Waiting again, by uid, until that is
+        written."""
         self._left: dict[str, int] = {}
         """How many there are, by node."""
         self._written: dict[str, asyncio.Future[None]] = {}
 
     def begin(self, uid: str, node: str) -> None:
-        """Registers a write that a reservation on the node has failed."""
+        """Registers a write that a reservation on the node has failed or is Waiting."""
         if node and uid not in self._nodes:
             self._nodes[uid] = node
             self._left[node] = self._left.get(node, 0) + 1
@@ -155,7 +157,7 @@ class ReservationWriter:
         if decision.binds:
             self._holders[ref.uid] = list(holders)
         self._unwritten.setdefault(ref.uid, None)
-        if decision.status.phase == ReservationPhase.FAILED:
+        if _may_release(decision):
             self._releases.begin(ref.uid, decision.status.node_name)
         wanted = self._wanted.setdefault(ref.uid, [])
         before = wanted[-1] if wanted else None
@@ -221,8 +223,8 @@ class ReservationWriter:
             wanted = self._take(ref.uid)
             if wanted is None:
                 return None
-            has_failed = wanted.status.phase == ReservationPhase.FAILED
-            if wanted.binds and not has_failed:
+            if wanted.binds and wanted.status.phase != ReservationPhase.FAILED:
+                self._releases.end(ref.uid)  # without a node it had nothing to release
                 releasing = self._releases.waiting(wanted.status.node_name)
                 if releasing is not None:
                     self._put_back(ref.uid, wanted)
@@ -250,11 +252,12 @@ class ReservationWriter:
             except ClaimConflict as error:
                 self._refused(wanted, error)
                 return None
-            if has_failed:
-                self._releases.end(ref.uid)
             if wanted.binds:
                 self._feed(BindConfirmed(ref.uid))
-            return 0.0 if ref.uid in self._wanted else None
+            if ref.uid in self._wanted:
+                return 0.0
+            self._releases.end(ref.uid)
+            return None
 
         return write
 
@@ -320,6 +323,14 @@ class ReservationWriter:
             self._feed(BindRefused(ref.uid, str(error)))
         else:
             self._feed(write_refused(decision, str(error)))
+
+
+def _may_release(decision: SetReservationStatus) -> bool:
+    """Whether the reservation may have had capacity on its node that it does not have any more."""
+    phase = decision.status.phase
+    return phase == ReservationPhase.FAILED or (
+        phase == ReservationPhase.WAITING and not decision.binds
+    )
 
 
 def _is_seen_before(one: SetReservationStatus, next: SetReservationStatus) -> bool:
