@@ -18,7 +18,11 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 
 def runs(lives: int) -> Iterator[tuple[str, Result | None]]:
-    examples = sorted(file for file in EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
+    examples = sorted(
+        file
+        for file in EXAMPLES.rglob("*.yaml")
+        if file.parent.name != "configs" and file.name != "config.yaml"
+    )
     for file in examples:
         yield file.name, Simulation(read_scenario(load_files([str(file)])), SchedulerFactory.of()).run()
     for file in sorted(HERE.glob("scenarios/*.yaml")):
