@@ -21,6 +21,7 @@ ONCE_BROKEN = (
     10140563,
     11002226,
     11031352,
+    11041384,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

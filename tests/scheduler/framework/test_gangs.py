@@ -713,6 +713,28 @@ def test_a_waiting_reservation_does_not_keep_an_interrupted_start_from_its_place
     assert cluster.nodes.claimed.item(CPU, 0) == (5000 if goes_first else 4000)
 
 
+def test_the_preemption_hold_of_an_interrupted_start_becomes_available_for_it() -> None:
+    """A standby saw it Waiting, and takes over after the others of the gang were bound."""
+    driver = Driver((Setup(extra=("Coscheduling", "DefaultPreemption", "Reservation")),))
+    cluster = driver.scheduler.cluster
+    driver.scheduler._controllers += [ReservationLifecycle(cluster), PodGroups(cluster)]
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    }
+    bound = make_pod("g-0").cpu("2").group("g").priority(50).on("n1").status(conditions=[condition])
+    rest = make_pod("g-1").cpu("2").group("g").priority(50).nominated("n1")
+    rest = rest.created("2026-01-01T00:00:59Z")
+    uid = rest.obj().metadata.uid
+    hold = make_reservation("hold").requests({"cpu": "2"}).node("n1").pre_allocation()
+    hold = hold.owner(object={"kind": "Pod", "namespace": "default", "name": "g-1", "uid": uid})
+    hold = hold.label("holdfast.io/preemptor-uid", uid).status(phase="Waiting", nodeName="n1")
+    driver.add(hold.obj(), rest.obj(), bound.obj(), make_pod_group("g").min_member(2).obj())
+    assert driver.binds(120.0) == {"g-1": "n1"}
+
+
 # Members that have to make room
 
 
@@ -736,6 +758,32 @@ def victims_for(driver: Driver, name: str, node_name: str) -> list[str]:
     preemptor = make_pod(name).cpu("2").priority(100).node_selector({HOSTNAME: node_name})
     decisions = driver.add(preemptor.obj()).round()
     return sorted(d.pod.name for d in decisions if isinstance(d, Preempt))
+
+
+@pytest.mark.parametrize(
+    ("since", "victims"),
+    [
+        ("2026-01-01T00:00:30Z", ["g-0", "g-1"]),  # the gang never ran
+        ("2026-01-01T00:02:00Z", ["g-1"]),  # it replaces one that was lost, and the others run on
+    ],
+)
+def test_all_bound_members_of_an_interrupted_start_are_preempted_together(
+    since: str, victims: list[str]
+) -> None:
+    driver = Driver((Setup(extra=("Coscheduling", "DefaultPreemption")),))
+    driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
+    driver.add(*(make_node(f"n{i}").allocatable(cpu="2", memory="8Gi").obj() for i in range(2)))
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    }
+    for i in range(2):
+        bound = make_pod(f"g-{i}").cpu("2").group("g").on(f"n{i}").created("2026-01-01T00:00:30Z")
+        driver.add(bound.status(conditions=[condition]).obj())
+    driver.add(make_pod("g-2").cpu("2").group("g").created(since).obj())
+    driver.add(make_pod_group("g").min_member(3).obj())
+    assert victims_for(driver, "high", "n1") == victims
 
 
 @pytest.mark.parametrize("assumed", [False, True])

@@ -146,7 +146,7 @@ class ReservationLifecycle:
             if reservation.victims:
                 reservation.message = self._reservations.victims_message(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
-                if self._cluster.jobs.has_start_to_finish():
+                if self._cluster.jobs.has_start_to_finish() and not self._finishes_start(reservation):
                     self._reservations.dirty[reservation.uid] = None  # once those were tried
                     return
                 self._reservations.make_available(reservation)
@@ -166,6 +166,12 @@ class ReservationLifecycle:
         self._write(reservation, now)
         times = [time for time in (None if is_over else expires, unused) if time is not None]
         self._timers.set(reservation.uid, min(times, default=None))
+
+    def _finishes_start(self, reservation: ReservationInfo) -> bool:
+        """Whether it is the preemption hold of a pod that has to be bound for its gang to be complete:
+        the pod can use it only when it is Available."""
+        preemptor = self._cluster.pods.get(reservation.preemptor)
+        return preemptor is not None and self._cluster.jobs.is_finishing_start(preemptor)
 
     def _is_used(self, reservation: ReservationInfo) -> bool:
         """Whether a bound pod is allocated from it, and it is not being evicted."""

@@ -341,11 +341,11 @@ class Job:
         return ""
 
     def is_preempted_with(self, gone: Collection[str]) -> bool:
-        """Whether all its members are preempted if these are: if it is not ready without them. A
-        PodGroup of `scheduling.k8s.io` states it."""
+        """Whether all its members are preempted if these are: if it is ready, or its start was
+        interrupted, and it is not ready without them. A PodGroup of `scheduling.k8s.io` states it."""
         if self.core is not None:
             return self.core.spec.is_disrupted_whole
-        return self.is_ready and not self.can_do_without(gone)
+        return (self.is_ready or self.interrupted) and not self.can_do_without(gone)
 
     def can_do_without(self, gone: Collection[str]) -> bool:
         """Whether it would still be ready without these members (uids). Members whose bind is not

@@ -249,13 +249,18 @@ class Jobs:
         """Whether a job that changed since its status was last reconciled has an interrupted start. Its
         members are tried before a Waiting reservation gets what is free: after a restart that is the
         capacity which they had been assigned."""
-        for name in self.dirty:
-            job = self.known.get(name)
-            if job is None or job.is_ready or job.seen_ready:
-                continue
-            if job.interrupted or self._is_interrupted(job):
-                return True
-        return False
+        found = (self.known.get(name) for name in self.dirty)
+        return any(self._has_to_finish(job) for job in found if job is not None)
+
+    def is_finishing_start(self, pod: PodRecord) -> bool:
+        """Whether the pod is a member of a job with an interrupted start."""
+        job = self.of(pod)
+        return job is not None and self._has_to_finish(job)
+
+    def _has_to_finish(self, job: Job) -> bool:
+        if job.is_ready or job.seen_ready:
+            return False
+        return job.interrupted or self._is_interrupted(job)
 
     def _is_interrupted(self, job: Job) -> bool:
         bound = [
