@@ -99,8 +99,16 @@ def test_on_another_cluster_it_cleans_up_and_touches_nothing_else(tmp_path: Path
 
 
 def _interrupted_it_cleans_up(command: list[str], foreign: Foreign) -> None:
+    def heed_interrupts() -> None:
+        """A shell starts what runs in the background with interrupts ignored, tests as well."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -22,6 +22,7 @@ ONCE_BROKEN = (
     11002226,
     11031352,
     11041384,
+    11065508,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

@@ -310,10 +310,9 @@ class Gangs:
     def _finish_start(
         self, jobs: list[Job], members: list[PodRecord], refusal: GangRefusal, now: float
     ) -> GangRefusal | None:
-        """Tries again as if no pod of another job had a nominated node and no pre-allocation were
-        Waiting: the rest of a job whose start was interrupted comes before both, because it had its
-        places before. On a node that a member is nominated to since its bind failed, it also comes
-        before Waiting preemption holds: they count on the pods that were there beside it. A pod whose
+        """Tries again as if no pod of another job had a nominated node and no pre-allocation or
+        preemption hold were Waiting: the rest of a job whose start was interrupted comes before these,
+        because it had its places before, and they may wait for what was taken by it. A pod whose
         nominated node is used loses its nomination; a reservation goes on waiting."""
         cluster = self._cluster
         names = {job.name for job in jobs}
@@ -324,9 +323,7 @@ class Gangs:
             for pod in there.values()
             if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
         ]
-        kept = [pod for pod in members if pod.nominated and pod.uid not in preemption_holds]
-        had = {cluster.nodes.row(pod.nominated) for pod in kept}
-        waiting = cluster.reservations.waiting_pre_allocations(had)
+        waiting = cluster.reservations.waiting_pre_allocations()
         if not (nominated or waiting) or all(job.is_ready for job in jobs):
             return refusal
         for pod, _ in nominated:

@@ -5,7 +5,7 @@ row is in the ledger. Pods are linked to the reservation they are allocated from
 either can be seen first. The lifecycle controller reconciles the reservations in `dirty`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.api.meta import ObjectMeta
@@ -330,18 +330,15 @@ class ReservationCache(ReservationIndex):
         names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
         return f"waiting for preempted reservations to be gone: {names}" if names else ""
 
-    def waiting_pre_allocations(self, with_holds: Container[int | None]) -> list[ReservationEntry]:
-        """The Waiting reservations that users created: not those that hold capacity for a starving job,
-        and those that hold it for a preemptor only on the rows `with_holds`."""
-        found = []
-        for row, there in self.waiting.on_row.items():
-            for uid in there:
-                reservation = self.known[uid]
-                is_hold = bool(reservation.preemptor) and row not in with_holds
-                is_hold = is_hold or self.starvation_holds.knows(reservation)
-                if reservation.entry is not None and not is_hold:
-                    found.append(reservation.entry)
-        return found
+    def waiting_pre_allocations(self) -> list[ReservationEntry]:
+        """The Waiting reservations, but for starvation holds."""
+        return [
+            entry
+            for there in self.waiting.on_row.values()
+            for uid in there
+            if (entry := self.known[uid].entry) is not None
+            if not self.starvation_holds.knows(self.known[uid])
+        ]
 
     def make_waiting(self, reservation: ReservationInfo) -> None:
         """Makes it Waiting: a backfilled pod that ends in time gets its capacity."""
