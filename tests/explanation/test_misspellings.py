@@ -142,6 +142,14 @@ SITUATIONS: dict[str, Row] = {
         [f"the label {ZONE}s is missing on node-1; did you mean {ZONE}?"],
         ["CorrectSpread"],
     ),
+    "topologyKey of a spread constraint, of a label that users set": Row(
+        [
+            node("n1", labels={"rack": "a"}),
+            pod("p", app="s", topologySpreadConstraints=spread("racks")),
+        ],
+        ["the label racks is missing on n1; did you mean rack?"],
+        ["CorrectSpread"],
+    ),
     "PersistentVolumeClaim": Row(
         [N1, claim("data", volume="v"), volume("v", "data"), pod("p", volumes=using("dta"))],
         ["PersistentVolumeClaim default/dta does not exist; did you mean data?"],

@@ -2,7 +2,7 @@
 node: a cordon, taints, labels, spread constraints, kubelet features, hints and policies."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
@@ -29,6 +29,7 @@ from holdfast.explanation.repairs.repair import Repair, metadata_changes, repair
 from holdfast.explanation.repairs.taints import toleration_repairs
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.affinity_terms import Role, terms_of
 from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
@@ -145,24 +146,13 @@ def _node_name(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row:
 
 
 def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
-    name = snapshot.cluster.nodes.name(row)
-    raw = snapshot.find(NODE, name)
     constraints = pod.cls.pod.spec.topology_spread_constraints
-    labels = snapshot.cluster.nodes.info[row].labels
-    lacking = [
-        each.topology_key
-        for each in constraints
-        if each.when_unsatisfiable == "DoNotSchedule" and each.topology_key not in labels
-    ]
-    known = labels_of_nodes(snapshot) if lacking else {}
-    unknown = [key for key in lacking if is_discovered(key) and key not in known]
-    if any(nearest(key, similar_keys(key, known)) for key in unknown):
-        return []  # it is misspelt
-    if lacking and raw is not None and not unknown:
-        text = " ".join(f"{key}={VALUE}" for key in lacking)
-        body = {"metadata": {"labels": dict.fromkeys(lacking, VALUE)}}
-        text = f"label {name} (kubectl label node {name} {text})"
-        return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
+    hard = [each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"]
+    lacking = _lacking_keys(snapshot, row, (each.topology_key for each in hard))
+    if _are_misspelt(snapshot, lacking):
+        return []
+    if labelled := _with_keys(snapshot, row, lacking):
+        return labelled
 
     def soften(spec: Raw) -> Raw:
         hard = [
@@ -179,6 +169,41 @@ def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: in
     if any(each.min_domains for each in constraints):
         text += ", without minDomains"
     return [repair(text, "RelaxSpread", spec_changes(snapshot, subject, soften))] if constraints else []
+
+
+def _pod_affinity(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    """The node with the topology keys of the pod's required affinity."""
+    required = [own.term for own in terms_of(pod.cls) if own.role is Role.REQUIRED]
+    lacking = _lacking_keys(snapshot, row, (term.topology_key for term in required))
+    return [] if _are_misspelt(snapshot, lacking) else _with_keys(snapshot, row, lacking)
+
+
+def _lacking_keys(snapshot: ClusterSnapshot, row: int, keys: Iterable[str]) -> list[str]:
+    """The topology keys that the node does not have."""
+    labels = snapshot.cluster.nodes.info[row].labels
+    return [key for key in dict.fromkeys(keys) if key not in labels]
+
+
+def _are_misspelt(snapshot: ClusterSnapshot, keys: list[str]) -> bool:
+    """Whether no node has one of the keys, and some have a similar one."""
+    known = labels_of_nodes(snapshot) if keys else {}
+    return any(key not in known and nearest(key, similar_keys(key, known)) for key in keys)
+
+
+def _with_keys(snapshot: ClusterSnapshot, row: int, keys: list[str]) -> list[Repair]:
+    """The node with topology keys that it lacks, unless they say what a node is and no node has
+    them."""
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    known = labels_of_nodes(snapshot) if keys else {}
+    if raw is None or not keys or any(is_discovered(key) and key not in known for key in keys):
+        return []
+    text = " ".join(f"{key}={VALUE}" for key in keys)
+    body = {"metadata": {"labels": dict.fromkeys(keys, VALUE)}}
+    text = f"label {name} (kubectl label node {name} {text})"
+    return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
 
 
 def _malformed_limits(
@@ -270,6 +295,7 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "TaintToleration": toleration_repairs,
     "NodeAffinity": label_repairs,
     "NodeName": _node_name,
+    "InterPodAffinity": _pod_affinity,
     "PodTopologySpread": _spread,
     "LimitAware": _malformed_limits,
     "DeviceShare": _hints,

@@ -11,6 +11,7 @@ from holdfast.api.names import HOSTNAME_LABEL
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.node_labels import labels_of_nodes, similar_keys
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.repair import Edit, Repair, repair, spec_changes
@@ -46,8 +47,15 @@ def pod_affinity_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[
             )
         elif own.role is Role.REQUIRED:
             text = f"affinity to {selector_text(own)} by {key}"
+            missing = _missing_key(snapshot, key, nodes)
             if placed:
-                yield f"{text}: those are {_places(snapshot, placed)}{_missing_key(snapshot, key)}"
+                but = f", but {missing}" if missing else ""
+                yield f"{text}: those are {_places(snapshot, placed)}{but}"
+            elif _may_be_first(snapshot, pod):
+                if missing:
+                    yield f"{text}: it may be the first such pod, but {missing}"
+            elif _wants_itself(snapshot, own.term, pod):
+                yield f"{text}: no other such pod is on a node"
             elif selected:
                 yield f"{text}: no such pod is on a node; {pods_text(selected)} is pending"
             else:
@@ -121,14 +129,25 @@ def _elsewhere(snapshot: ClusterSnapshot, term: Term) -> list[str]:
     return sorted(each for each in found if not _covers(snapshot, term, each))
 
 
-def _missing_key(snapshot: ClusterSnapshot, key: str) -> str:
-    """Says so if no node has the topology key."""
+def _missing_key(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
+    """Says so if no node has the topology key, or some of these nodes do not."""
     labels = labels_of_nodes(snapshot)
-    return (
-        ""
-        if key in labels
-        else f", but no node has the label {key}{did_you_mean(key, similar_keys(key, labels))}"
-    )
+    if key not in labels:
+        return f"no node has the label {key}{did_you_mean(key, similar_keys(key, labels))}"
+    infos = {name: snapshot.cluster.nodes.info[row_of(snapshot, name)] for name in nodes}
+    lacking = [name for name, info in infos.items() if key not in info.labels]
+    return f"the label {key} is missing on {few(lacking, _FEW)}" if lacking else ""
+
+
+def _wants_itself(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> bool:
+    return term.wants(pod.cls, _namespace_labels(snapshot, pod.namespace))
+
+
+def _may_be_first(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    """Whether its required affinity is met, as long as no other pod meets it, by the pod itself: on any
+    node that has the topology keys."""
+    terms = [own.term for own in terms_of(pod.cls) if own.role is Role.REQUIRED]
+    return all(_wants_itself(snapshot, term, pod) for term in terms)
 
 
 def _keeps_away(snapshot: ClusterSnapshot, other: PodRecord, pod: PodRecord) -> bool:
