@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.builders import make_node, make_pod
+from harness.builders import make_node, make_pod, make_pod_group
 from harness.driver import Driver
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt
 from holdfast.scheduler.cluster.events import write_refused
@@ -65,3 +65,18 @@ def test_when_a_victim_stays_all_who_counted_on_its_capacity_are_tried_again() -
     driver.update(there).feed(write_refused(refused, "forbidden"))
     assert victims(driver.round(20.0)) == [("there", "urgent-1")]
     assert [driver.record(pod).attempts for pod in urgent] == [2, 2]
+
+
+def test_all_members_that_fit_after_a_preemption_have_the_capacity_kept_for_them() -> None:
+    """One victim frees enough for three; the capacity must not go to others when it has ended."""
+    driver = Driver((Setup(preempts=True, extra=("Coscheduling",)),))
+    driver.add(make_node("n1").allocatable(cpu="6", memory="8Gi").obj())
+    there = make_pod("there").cpu("5").on("n1").obj()
+    driver.add(there, make_pod_group("g").min_member(4).obj())
+    driver.add(*(make_pod(f"g-{i}").cpu("1").group("g").priority(10).obj() for i in range(4)))
+    decisions = driver.round()
+    assert victims(decisions) == [("there", "g-1")]
+    nominated = {d.pod.name: d.node for d in decisions if isinstance(d, Nominate)}
+    assert nominated == {f"g-{i}": "n1" for i in range(4)}
+    driver.add(make_pod("first").cpu("3").priority(10).created("2025-12-31T00:00:00Z").obj())
+    assert driver.delete(there).binds(60.0) == {f"g-{i}": "n1" for i in range(4)}

@@ -222,6 +222,7 @@ class PreemptAction(Action):
         row = round_.search.find_row(profile, pod, column)
         if row >= 0:
             cluster.ledger.place(pod, row)
+            found.append((pod, cluster.nodes.name(row), ()))  # kept for it until the victims are gone
             return
         nomination = round_.preemption.propose(profile, pod, column)
         at = cluster.nodes.row(nomination.node) if nomination.node else None
@@ -291,8 +292,9 @@ class PreemptAction(Action):
             if pod.nominated != node:
                 decisions.append(Nominate(pod.ref, node))
         round_.preemption.apply(decisions)
-        for pod, node, _ in found:
-            round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
+        for pod, node, made in found:
+            if made:
+                round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
 
 
 def _note(job: Job, result: str) -> None:
