@@ -111,12 +111,14 @@ def _interrupted_it_cleans_up(command: list[str], foreign: Foreign) -> None:
         preexec_fn=heed_interrupts,
     ) as process:
         assert process.stdout is not None
+        printed = []
         for line in process.stdout:
+            printed.append(line)
             if "is Available" in line:
                 process.send_signal(signal.SIGINT)
                 break
-        process.communicate(timeout=60)
-    assert process.returncode == 130
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, f"{''.join(printed)}--- interrupted ---\n{out}{err}"
     foreign.assert_untouched()
 
 
