@@ -125,3 +125,13 @@ def test_what_is_said_to_start_starts_and_advice_helps(seed: int) -> None:
             if _says_start(report) or each.change.get("until"):
                 continue
             assert _starts(changed(objects, each.change), raw), each.text
+
+
+def test_a_pending_pod_that_preempts_before_it_is_no_victim() -> None:
+    """z0 is tried first and preempts; g2 cannot preempt z0, which is on no node, and reclaims."""
+    objects = _RandomCluster(8).objects
+    (group,) = [raw for raw in objects if raw["metadata"]["name"] == "g2"]
+    summary = explain(snapshot_with(objects, START), group).summary
+    assert summary.endswith(
+        "it can reclaim 2 cpu from queue a (default/run1) on n0, and will in the next round."
+    )

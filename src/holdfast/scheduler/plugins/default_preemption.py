@@ -208,7 +208,13 @@ class DefaultPreemption(ClusterPlugin):
             violating, others = self._budgets.split(pods)
             return violating + others
 
-        less = [p for p in there if p.cls.priority < priority and not p.cls.non_preemptible]
+        less = [
+            p
+            for p in there
+            if p.cls.priority < priority
+            and not p.cls.non_preemptible
+            and p.phase is not Phase.PENDING  # placed by a dry run
+        ]
         if self.cluster.jobs.queues:
             less = [p for p in less if self.cluster.jobs.queues.may_preempt(pod, p)]
         victims = trial.victims(row, less, spared_first)
