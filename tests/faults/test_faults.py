@@ -23,6 +23,7 @@ ONCE_BROKEN = (
     11031352,
     11041384,
     11065508,
+    12020998,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

@@ -139,6 +139,15 @@ def test_a_gang_is_let_in_whole() -> None:
     assert played.times("big") == [90]
 
 
+def test_a_member_that_does_not_fit_with_the_others_is_tried_again_when_it_fits() -> None:
+    given = [*busy("n1", 30, 30, 60, 90), pod("big", 4), pod_group("g", 2)]
+    members = gang("g", 3, at="20s", annotations={ESTIMATE: "60s"}, runs_for="60s")
+    members[2]["metadata"]["annotations"] |= {ESTIMATE: "25s", "sim.holdfast.io/runs-for": "25s"}
+    played = play(given, members, config=actions(**AFTER), until=91)
+    assert played.times("g-0", "g-1", "g-2") == [30, 30, 60]
+    assert played.times("big") == [90]
+
+
 def test_a_job_that_does_not_fit_holds_up_no_smaller_one() -> None:
     said = {ESTIMATE: "50s"}
     large = [pod_group("g", 2), *gang("g", 2, at="20s", annotations=said)]

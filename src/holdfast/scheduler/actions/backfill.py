@@ -247,11 +247,7 @@ class Backfill(Action):
         self, round_: Round, statement: Statement, backfilled: list[tuple[PodRecord, int]]
     ) -> bool:
         """Binds the placements; returns whether plugins permitted them."""
-        for _, pod in statement.assumed:
-            round_.queue.remove(pod)
-        lost = statement.commit(round_.now, reports_ready=True)
-        if lost is not None:
-            round_.gang_failures.refuse_unpermitted(lost, round_.now)
+        if not round_.gangs.commit(statement, round_.now):
             return False
         cluster = round_.cluster
         for pod, row in backfilled:

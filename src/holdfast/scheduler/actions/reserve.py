@@ -286,11 +286,7 @@ class Reserve(Action):
             return False
         self._refused.pop(unit.key, None)
         if plan.ready:
-            for _, pod in plan.statement.assumed:
-                round_.queue.remove(pod)
-            lost = plan.statement.commit(round_.now, reports_ready=True)
-            if lost is not None:
-                round_.gang_failures.refuse_unpermitted(lost, round_.now)
+            round_.gangs.commit(plan.statement, round_.now)
         else:
             self._hold(round_, unit, plan)
         # A job that got holds is not in need in the next part of the round; counting others too could

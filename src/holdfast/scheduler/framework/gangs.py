@@ -119,6 +119,24 @@ class Gangs:
                 self.pending(other, self._cluster.now)
                 return
 
+    def commit(self, statement: Statement, now: float) -> bool:
+        """Binds pods that the backfill or the reserve action has placed, and returns whether plugins
+        permit it. Members beyond those that the job needs may be left: one of them becomes the leader
+        in place of one that is bound."""
+        placed = [pod for _, pod in statement.assumed]
+        for pod in placed:
+            self._queue.remove(pod)
+        lost = statement.commit(now, reports_ready=True)
+        if lost is not None:
+            self._failures.refuse_unpermitted(lost, now)
+            return False
+        for pod in placed:
+            job = self._jobs.of(pod)
+            if job is not None and job.leader is pod:
+                job.has_enough = job.is_ready
+                self.settled(pod)
+        return True
+
     def changed(self, job: Job) -> None:
         """The job itself changed: wakes up its leader and those of its partners."""
         for other in self._jobs.partners(job):
