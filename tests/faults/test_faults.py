@@ -24,6 +24,7 @@ ONCE_BROKEN = (
     11041384,
     11065508,
     12020998,
+    12026938,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

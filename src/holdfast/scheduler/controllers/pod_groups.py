@@ -214,6 +214,8 @@ class PodGroups:
         return decisions
 
     def _update_problem(self, job: Job, now: float) -> None:
+        # Members that wait in Permit, or for their bind, make it ready, and may be refused.
+        job.started = job.is_bound or (job.started and bool(job.placed()))
         if job.is_ready:
             job.seen_ready = True
             job.problem = NOTHING

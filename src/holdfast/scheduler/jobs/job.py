@@ -70,6 +70,7 @@ class Job:
         "problem",
         "queued_since",
         "seen_ready",
+        "started",
         "tried",
         "waited",
     )
@@ -111,6 +112,8 @@ class Job:
         the others come before all other pods."""
         self.seen_ready = False
         """Whether it was ready when it was last checked."""
+        self.started = False
+        """Whether as many members as it needs have been bound since the first of them was placed."""
         self.lost_at: float | None = None
         """When it ceased to be ready, if it ever was."""
         self.tried = False
@@ -350,13 +353,23 @@ class Job:
     def can_do_without(self, gone: Collection[str]) -> bool:
         """Whether it would still be ready without these members (uids). Members whose bind is not
         confirmed do not count: it may still fail."""
-        rest = [each for each in self.placed() if each.uid not in gone and not each.is_being_bound]
-        if len(rest) + self._done_members < self.still_needs:
+        return self._is_enough(
+            [each for each in self.placed() if each.uid not in gone and not each.is_being_bound]
+        )
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether as many members as it needs are bound."""
+        return self._is_enough([each for each in self.placed() if each.phase is Phase.ASSIGNED])
+
+    def _is_enough(self, placed: list[PodRecord]) -> bool:
+        """Whether it is ready with these members and those that have succeeded."""
+        if len(placed) + self._done_members < self.still_needs:
             return False
         if not self.min_tasks:
             return True
         tasks = Counter(self.done.values())
-        tasks.update(map(task_of, rest))
+        tasks.update(map(task_of, placed))
         return all(tasks[task] >= needed for task, needed in self.min_tasks.items())
 
     def __repr__(self) -> str:

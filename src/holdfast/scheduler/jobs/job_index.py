@@ -275,8 +275,8 @@ class Jobs:
         early = [member for member in job.waiting() if member.since <= last]
         if not early:
             return False
-        never_ready = job.lost_at is None and not job.seen_ready and not self._was_ready(job, early)
-        return job.interrupted or never_ready or any(member.errors for member in early)
+        never_started = not job.started and not job.seen_ready and not self._was_ready(job, early)
+        return job.interrupted or never_started or any(member.errors for member in early)
 
     def _was_ready(self, job: Job, waiting: list[PodRecord]) -> bool:
         """Whether as many members as the job needs were bound while these waited, even if some have
