@@ -57,6 +57,16 @@ def agrees(process: HoldfastProcess) -> bool:
     return process.get("/debug/compare")[0] == 200 and process.difference() == {}
 
 
+def _is_created(server: RealServer, raw: Json) -> bool:
+    try:
+        server.client.create(raw)
+    except RefusedError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
+
+
 def test_pods_are_bound_or_unschedulable_with_a_message_and_preempt(
     real_cluster: RealServer, tmp_path: Path
 ) -> None:
@@ -84,7 +94,8 @@ def test_pods_are_bound_or_unschedulable_with_a_message_and_preempt(
         try:
             urgent = own_pod("urgent", cpu="1")
             urgent["spec"]["priorityClassName"] = "high"
-            client.create(urgent)
+            # The server's admission sees the class a moment after it was created.
+            run.wait_until(lambda: _is_created(real_cluster, urgent))
             # No kubelet is here to end the victim, so the test does once it has a deletion timestamp.
             run.wait_until(lambda: client.get(low)["metadata"].get("deletionTimestamp"))
             conditions = {c["type"]: c for c in client.get(low)["status"]["conditions"]}

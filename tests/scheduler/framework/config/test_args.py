@@ -128,6 +128,7 @@ def test_enabled_plugins_get_their_defaults() -> None:
             {"bindTimeoutSeconds": 0, "shape": [POINT]},
             VolumeBindingArgs(0, (ShapePoint(0, 10),)),
         ),
+        ("VolumeBinding", {"shape": []}, VolumeBindingArgs()),
         (
             "LimitAware",
             {

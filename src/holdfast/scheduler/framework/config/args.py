@@ -268,6 +268,8 @@ def checked_dynamic_resources(
 
 
 def checked_volume_binding(args: VolumeBindingArgs, path: str, problems: Problems) -> VolumeBindingArgs:
+    if not args.shape:
+        return msgspec.structs.replace(args, shape=VolumeBindingArgs().shape)
     check_shape(args.shape, child(path, "shape"), problems)
     return args
 
