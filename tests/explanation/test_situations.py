@@ -201,6 +201,7 @@ def budget(app: str) -> Raw:
     }
 
 
+EPHEMERAL = {"ephemeral-storage": "500G"}
 N1 = node("n1", cpu="8")
 MASTER = node("cp", cpu="4", taints=[CONTROL_PLANE])
 HELD = reservation("peak", "6", app="web", ttl="1h", allocateOnce=False)
@@ -228,6 +229,26 @@ SITUATIONS: dict[str, Row] = {
     "fewer cpu without their unit": Row(
         [N1, pod("p", "50")],
         ["it requests 50 cpu, the most a node has is 8; did you mean 50m?"],
+        ["CorrectUnit"],
+    ),
+    "thousands of cpu without their unit, as they are stored": Row(
+        [N1, pod("p", "2k")],
+        ["it requests 2000 cpu, the most a node has is 8; did you mean 2000m?"],
+        ["CorrectUnit"],
+    ),
+    "cpu without its unit, and memory in a unit too large": Row(
+        [node("n1", cpu="8", memory="16Gi"), pod("p", "1k", memory="1Ti")],
+        ["did you mean 1000m?", "did you mean 1Gi?"],
+        ["CorrectUnit"],
+    ),
+    "cpu without its unit, of the pod as a whole": Row(
+        [N1, pod("p", "100m", resources={"requests": {"cpu": "4k"}, "limits": {"cpu": "5k"}})],
+        ["it requests 4000 cpu (spec.resources), the most a node has is 8; did you mean 4000m?"],
+        ["CorrectUnit"],
+    ),
+    "ephemeral storage in a unit too large": Row(
+        [node("n1", allocatable={"ephemeral-storage": "100Gi"}), pod("p", requests=EPHEMERAL)],
+        ["ephemeral-storage, the most a node has is 100Gi; did you mean 500M?"],
         ["CorrectUnit"],
     ),
     "memory in a unit too large": Row(
