@@ -49,6 +49,8 @@ def workload(making: random.Random) -> Raw:
         term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         inner["affinity"] = {"podAntiAffinity": required}
+    if making.random() < 0.2:
+        inner["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     bounds: Raw = {}
     if making.random() < 0.6:
         bounds = {"maxUnavailable": making.randint(0, 2), "maxSurge": making.randint(0, 2)}
@@ -188,6 +190,8 @@ def test_what_explain_advises(seed: int) -> None:
         else:
             assert len(new) >= int(claim["some"]), advice.text
         assert len(after.running) >= len(before.running), advice.text
+        is_more = len(after.running) > len(before.running) or len(after.updated) > len(before.updated)
+        assert is_more, advice.text
         if (bound := BOUND.search(advice.text)) is not None and int(bound[1]) > 1:
             less = {"rollingUpdate": {"maxUnavailable": int(bound[1]) - 1}}
             change = copy.deepcopy(advice.change)
@@ -224,3 +228,71 @@ def test_what_check_advises(seed: int) -> None:
             assert fits, text
         else:
             assert placed >= int(claim["some"]), text
+
+
+# Host ports
+
+
+def with_ports(kind: str, replicas: int, **more: Any) -> Raw:
+    spec = pod("x", "1", ports=[80])["spec"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec},
+            **more,
+        },
+    }
+
+
+PARALLEL = {"podManagementPolicy": "Parallel"}
+WITH_PORTS = {
+    "more replicas than nodes": (with_ports("Deployment", 4), ["n0", "n1", "n2"], 1, []),
+    "more replicas of a StatefulSet": (with_ports("StatefulSet", 5), ["n0", "n1", "n2"], 2, []),
+    "all at once": (with_ports("StatefulSet", 5, **PARALLEL), ["n0", "n1", "n2"], 2, []),
+    "a cordoned node": (with_ports("Deployment", 3), ["n0", "n1", "-n2"], 0, ["uncordon n2 "]),
+    "a cordoned node, and one too few": (
+        with_ports("Deployment", 4),
+        ["n0", "n1", "-n2"],
+        1,
+        ["uncordon n2 "],
+    ),
+    "a pod of others": (with_ports("Deployment", 2), ["n0", "+n1"], 0, ["use the host port 81 ", "end "]),
+}
+
+
+@pytest.mark.parametrize("name", WITH_PORTS)
+def test_host_ports_of_more_pods_than_nodes(name: str) -> None:
+    raw, nodes, more, advised = WITH_PORTS[name]
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for each in nodes:
+        cluster.take(Apply(node(each.strip("+-"), cpu="8", unschedulable=each.startswith("-"))))
+        if each.startswith("+"):
+            other = pod("x", "1", ports=[80], nodeName=each.strip("+"))
+            other["metadata"]["namespace"] = "default"
+            cluster.take(Apply(other))
+    cluster.take(Apply(raw))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    top = next(each for each in objects if each["kind"] == raw["kind"])
+    pending = next(
+        each for each in objects if each["kind"] == "Pod" and not each["spec"].get("nodeName")
+    )
+    for asked in (top, pending):
+        report = explain(snapshot_with(objects, NOW), copy.deepcopy(asked))
+        texts = [each.text for each in report.advice]
+        assert len(texts) == len(advised), texts
+        assert [each[: len(text)] for each, text in zip(texts, advised, strict=True)] == (
+            advised
+        )
+        lines = [each for each in report.details if "needs one node per pod" in each]
+        if more and (asked is top or not advised):
+            needed = f"{len(nodes)} for {len(nodes) + more} pods, so {more} more"
+            assert lines[0].startswith(f"its host port 80 needs one node per pod: {needed}")
+            assert len(lines) == 1
+            assert "nothing that was tried would help" not in report.details
+        else:
+            assert lines == []

@@ -57,3 +57,11 @@ def job_text(job: Job) -> str:
     """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
     kind = "gang" if job.group is None and job.declared is not None else "PodGroup"
     return f"{kind} {job.name.namespace}/{job.name.name}"
+
+
+def needs_more(what: str, place: str, places: int, pods: int) -> str:
+    """`its host port 80 needs one node per pod: 3 for 4 pods, so 1 more is needed (…)`"""
+    return (
+        f"{what} needs one {place} per pod: {places} for {pods} pods, so "
+        f"{number_of(pods - places, 'more is', 'more are')} needed (see: holdfast what-if --plan)"
+    )

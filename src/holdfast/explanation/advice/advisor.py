@@ -9,6 +9,7 @@ modules whose names begin with `consider`.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
@@ -35,6 +36,7 @@ from holdfast.explanation.facts.own_starts import (
 from holdfast.explanation.facts.pod_owners import workload_text
 from holdfast.explanation.facts.workload_dry_runs import (
     WorkloadParts,
+    all_replaced,
     all_unavailable,
     dry_run,
     edits_strategy,
@@ -176,7 +178,8 @@ class Advisor:
         made, deleted = self._with_deletions(change)
         if nodes and self._parts is not None and not start.evicts:
             made, more, fitting = with_rollout(self.snapshot, self._parts, made)
-            nodes = nodes if fitting.started and not fitting.lost else []
+            if not fitting.started or fitting.lost or not self._is_more(fitting, made):
+                nodes = []
             deleted += more
             fitting = fitting if fitting.total > 1 else None
         if not nodes:
@@ -232,6 +235,28 @@ class Advisor:
         made, _ = self._with_deletions(change)
         return dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all
 
+    def _is_more(self, fitting: Fitting, change: ClusterChange) -> bool:
+        """Whether more pods of the workload run with the change, also once all are replaced, if its
+        rollout stops before that."""
+        if not fitting.is_more_than(self._unchanged):
+            return False
+        if fitting.is_all or self._parts is None:
+            return True
+        replaced = all_replaced(self._parts, change)
+        if replaced is change:
+            return True
+        return dry_run(self.snapshot, self._parts, replaced).is_more_than(self._unchanged)
+
+    @cached_property
+    def _unchanged(self) -> Fitting:
+        """How many pods of the workload have a node if nothing is changed. To be asked before changes
+        are made."""
+        if self._parts is not None:
+            return dry_run(self.snapshot, self._parts, ClusterChange())
+        records = [each.record(self.snapshot) for each in self._siblings]
+        running = sum(each is not None and each.row >= 0 for each in records)
+        return Fitting(0, len(records), [], running, running)
+
     def _with_deletions(self, change: ClusterChange) -> tuple[ClusterChange, str]:
         raws = [each.raw(self.snapshot) for each in self._siblings]
         pending = [raw for raw in raws if not raw["spec"].get("nodeName")]
@@ -247,6 +272,7 @@ class Advisor:
             found = dry_run(snapshot, self._parts, change)
             nodes = found.nodes if found.is_all else []
             return Start(nodes, f"it fits {few(nodes, _NODES)}"), None
+        unchanged = self._unchanged
         with applied(snapshot, change.objects), at_time(snapshot, change.until):
             if change.until is not None and self._expires_by(change.until):
                 self.too_late.append(change.until)
@@ -263,6 +289,8 @@ class Advisor:
             fitting = replicas_that_start(snapshot, goal, self._siblings, change)
         if fitting is None or fitting.total == 1:
             return start, None
+        if not fitting.is_more_than(unchanged):
+            return NO_START, None
         # Those on nodes make room when a smaller one takes their place.
         if start.nodes or fitting.is_all:
             return start._replace(nodes=start.nodes or fitting.nodes), fitting
@@ -368,7 +396,7 @@ class Advisor:
 
 
 def _result(fitting: Fitting) -> str:
-    count, total, nodes, _ = fitting
+    count, total, nodes, *_ = fitting
     if fitting.is_all:
         return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
     return f"; then {count} of {total} pods {plural(count, 'fits', 'fit')}: {few(nodes, _NODES)}"

@@ -40,12 +40,20 @@ class Fitting(NamedTuple):
     started: int
     total: int
     nodes: list[str]
+    updated: int
+    """How many pods of its present template have a node in the end."""
+    running: int
+    """How many of its pods do."""
     lost: int = 0
-    """How many fewer of its pods have a node than before."""
+    """How many fewer that is than before."""
 
     @property
     def is_all(self) -> bool:
         return self.started == self.total
+
+    def is_more_than(self, other: "Fitting") -> bool:
+        """Whether more pods run than with the other, or more of the present template."""
+        return self.updated > other.updated or self.running > other.running
 
 
 # The pods of the same workload
@@ -124,11 +132,13 @@ def replicas_that_start(
         others = [*others, Subject(POD, raw["metadata"]["name"], subject.namespace)]
     with applied(snapshot, more):
         found = [each.record(snapshot) for each in (subject, *others)]
+        there = sum(pod is not None and pod.row >= 0 for pod in found)
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
         pods.sort(key=snapshot.scheduler.queue.sort_key)
         with placed(snapshot, pods) as started:
             nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
-            return Fitting(len(started), len(pods), nodes)
+            running = there + len(started)
+            return Fitting(len(started), len(pods), nodes, running, running)
 
 
 def _edits(change: ObjectChange, subject: Subject) -> bool:

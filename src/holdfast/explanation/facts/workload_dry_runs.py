@@ -40,6 +40,7 @@ from holdfast.snapshot.cluster_changes import (
     ObjectChange,
     applied,
     create,
+    delete,
     patch,
 )
 from holdfast.snapshot.cluster_snapshot import (
@@ -220,6 +221,17 @@ def all_unavailable(parts: WorkloadParts, change: ClusterChange) -> ClusterChang
     if not edits or not parts.is_rolling:
         return change
     return change + ClusterChange((), (more_unavailable(parts, parts.replicas),))
+
+
+def all_replaced(parts: WorkloadParts, change: ClusterChange) -> ClusterChange:
+    """A change of a template, and no pod of another template is left: with some of these beside new
+    ones, more pods may run than could once all are new."""
+    edits = [each for each in change.objects if each.info is parts.info and "template" in _spec(each)]
+    strategy = (parts.workload["spec"].get("updateStrategy") or {}).get("type")
+    if not edits or parts.info is not _STATEFUL_SET or strategy == "OnDelete":
+        return all_unavailable(parts, change)
+    gone = [delete(POD, name, namespace) for namespace, name in map(_name, parts.pods)]
+    return change + ClusterChange((), tuple(gone))
 
 
 def _spec(change: ObjectChange) -> Raw:
@@ -450,8 +462,9 @@ class _DryRun(WorkloadControllers):
             wanted = int((top.get("status") or {}).get("desiredNumberScheduled") or 0)
         total = max(0, wanted - (len(running) - len(new)))
         nodes = sorted({str(raw["spec"]["nodeName"]) for raw in new})
-        lost = self._parts.running - sum(map(_has_node, pods))
-        return Fitting(min(len(new), total), total, nodes, max(0, lost))
+        count = sum(map(_has_node, pods))
+        lost = max(0, self._parts.running - count)
+        return Fitting(min(len(new), total), total, nodes, len(running), count, lost)
 
     def _is_updated(self, top: Raw, pod: Raw) -> bool:
         """Whether the pod is as it should be: of the present template, unless its controller keeps it

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.own_reservations import own_entries
+from holdfast.explanation.phrases import needs_more
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -27,6 +28,15 @@ def port_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
                     yield f"{text} is reserved by reservation {other.name}"
                 else:
                     yield f"{text} is used by pod {other.namespace}/{other.name}"
+
+
+def too_few_nodes(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> Iterator[str]:
+    """Host ports of more pods of one workload than there are nodes."""
+    nodes = snapshot.cluster.nodes.count
+    if pod.cls.ports and nodes < pods:
+        ports = sorted({str(each.port) for each in pod.cls.ports})
+        what = f"each of its host ports {', '.join(ports)}" if ports[1:] else f"its host port {ports[0]}"
+        yield needs_more(what, "node", nodes, pods)
 
 
 def conflicting_ports(pod: PodRecord, other: PodRecord) -> list[HostPort]:

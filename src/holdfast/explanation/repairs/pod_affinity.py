@@ -8,12 +8,12 @@ import msgspec
 
 from holdfast.api.affinity import PodAffinityTerm
 from holdfast.api.names import HOSTNAME_LABEL
-from holdfast.api.plurals import number_of, plural
+from holdfast.api.plurals import plural
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.node_labels import labels_of_nodes, similar_keys
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.phrases import needs_more, pods_text
 from holdfast.explanation.repairs.repair import Edit, Repair, repair, spec_changes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
@@ -186,13 +186,8 @@ def too_few_domains(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> Ite
         key = own.term.topology_key
         domains = len(labels.get(key, ()))
         if domains < pods and _covers(snapshot, own.term, pod.namespace):
-            more = pods - domains
             what = "node" if key == HOSTNAME_LABEL else f"value of {key}"
-            yield (
-                f"its anti-affinity to {selector_text(own)} needs one {what} per pod: {domains} for "
-                f"{pods} pods, so {number_of(more, 'more is', 'more are')} needed (see: holdfast "
-                "what-if --plan)"
-            )
+            yield needs_more(f"its anti-affinity to {selector_text(own)}", what, domains, pods)
 
 
 # Corrections

@@ -42,6 +42,7 @@ from holdfast.explanation.facts.preemption_limits import preemption_limits
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
+from holdfast.explanation.repairs.host_ports import too_few_nodes
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import metadata_changes, repair
 from holdfast.explanation.report import Report, few
@@ -172,10 +173,16 @@ def explain_no_node(
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     replicas = advisor.replicas
-    lacking = [*too_few_domains(snapshot, pod, replicas)] if replicas and not advisor.advice else []
+    lacking = too_few_places(snapshot, pod, replicas) if replicas and not advisor.advice else []
     report.details = [*lacking, *report.details]
     if not (advisor.advice or is_known or lacking) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
+
+
+def too_few_places(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> list[str]:
+    """What lets one pod of a workload run on a node, or in a domain, if it has more pods than there are
+    of those."""
+    return [*too_few_domains(snapshot, pod, pods), *too_few_nodes(snapshot, pod, pods)]
 
 
 def _no_preemption(job: Job) -> str:

@@ -8,11 +8,10 @@ from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
-from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
-from holdfast.explanation.subjects.no_node import NOTHING_HELPS, plain
+from holdfast.explanation.subjects.no_node import NOTHING_HELPS, plain, too_few_places
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
     consider_priority_class,
@@ -66,7 +65,9 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         fits = f", of which {number_of(fitting, 'fits', 'fit')} now" if fitting else ""
         report.summary += f" {len(pods) - len(placed)} pending{fits}: {reason}"
         report.details, report.advice = first.details, first.advice
-        if few := list(too_few_domains(snapshot, those[0], len(pods))):
+        replicas = (raw.get("spec") or {}).get("replicas")
+        wanted = replicas if isinstance(replicas, int) else len(pods)
+        if few := too_few_places(snapshot, those[0], wanted):
             others = [each for each in first.details if each != NOTHING_HELPS and each not in few]
             report.details = [*few, *others]
         if reason != first.summary:
