@@ -260,7 +260,12 @@ WITH_PORTS = {
         1,
         ["uncordon n2 "],
     ),
-    "a pod of others": (with_ports("Deployment", 2), ["n0", "+n1"], 0, ["use the host port 81 ", "end "]),
+    "a pod of others": (
+        with_ports("Deployment", 2),
+        ["n0", "+n1"],
+        0,
+        ["use the host port 81 ", "end "],
+    ),
 }
 
 
@@ -285,9 +290,7 @@ def test_host_ports_of_more_pods_than_nodes(name: str) -> None:
         report = explain(snapshot_with(objects, NOW), copy.deepcopy(asked))
         texts = [each.text for each in report.advice]
         assert len(texts) == len(advised), texts
-        assert [each[: len(text)] for each, text in zip(texts, advised, strict=True)] == (
-            advised
-        )
+        assert [each[: len(text)] for each, text in zip(texts, advised, strict=True)] == (advised)
         lines = [each for each in report.details if "needs one node per pod" in each]
         if more and (asked is top or not advised):
             needed = f"{len(nodes)} for {len(nodes) + more} pods, so {more} more"

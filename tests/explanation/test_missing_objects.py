@@ -744,7 +744,8 @@ def test_how_pods_join_a_group_that_has_none(group: Raw, says: str) -> None:
         (
             "more devices from a template than a node has",
             "request at most 2 devices instead of 5 for request r in ResourceClaimTemplate gpu "
-            "(delete and create it again, and the pod)",
+            "(delete and create it again), then delete the pod and create it again: its claim was made "
+            "from the old template",
         ),
         (
             "more devices of both requests than a node has",

@@ -9,10 +9,10 @@ from holdfast.api.errors import QuantityError
 from holdfast.api.quantity import parse
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.advice.claim_sizes import ChangedClaims, each_request, unallocated_claims
 from holdfast.explanation.advice.missing_claims import DEVICE_CLASS
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.device_values import is_matched, operands
+from holdfast.explanation.repairs.changed_claims import ChangedClaims, claims_of_pod, each_request
 from holdfast.explanation.repairs.repair import CONFIGURE, RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -33,14 +33,14 @@ _CONSTRAINTS = ("matchAttribute", "distinctAttribute")
 
 def fewer_constraints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
     """The claims without one of their constraints; then without all of them."""
-    claims = unallocated_claims(snapshot, subject, pod)
+    claims = claims_of_pod(snapshot, subject, pod)
     found: dict[tuple[str, str], None] = {}
 
     def note(devices: Raw) -> None:
         for each in devices.get("constraints") or ():
             found.update(dict.fromkeys((kind, each[kind]) for kind in _CONSTRAINTS if each.get(kind)))
 
-    ChangedClaims(claims, note)
+    ChangedClaims(snapshot, claims, note)
     sets = [[each] for each in found]
     if len(found) > 1:
         sets.append(list(found))
@@ -54,10 +54,11 @@ def fewer_constraints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecor
                     if not any(each.get(kind) == name for kind, name in chosen)
                 ]
 
-        changed = ChangedClaims(claims, edit)
+        changed = ChangedClaims(snapshot, claims, edit)
         which = " and ".join(f"{kind}: {name}" for kind, name in chosen)
         text = f"remove the constraint {which}{changed.where}"
-        yield repair(text, "ReplaceClaim", changed.objects, RESIZE)
+        if changed.objects:
+            yield repair(text, "ReplaceClaim", changed.objects, RESIZE)
 
 
 # Selectors
@@ -141,7 +142,8 @@ class _RequestSelector(_Selector):
     def __init__(
         self, snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, part: RequestPart
     ) -> None:
-        self._claims = unallocated_claims(snapshot, subject, pod)
+        self._snapshot = snapshot
+        self._claims = claims_of_pod(snapshot, subject, pod)
         self._part = part
 
     def changed(self, expression: str, other: str | None, text: str, cost: int) -> Iterator[Repair]:
@@ -149,7 +151,7 @@ class _RequestSelector(_Selector):
             if name == self._part.request_name and exact.get("selectors"):
                 exact["selectors"] = _replaced(exact["selectors"], expression, other)
 
-        changed = ChangedClaims(self._claims, each_request(edit))
+        changed = ChangedClaims(self._snapshot, self._claims, each_request(edit))
         if changed.objects:
             text = f"{text} for request {self._part.full_name}{changed.where}"
             yield repair(text, "ReplaceClaim", changed.objects, cost)

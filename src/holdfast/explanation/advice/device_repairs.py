@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from holdfast.api.plurals import plural
 from holdfast.api.quantity import format_amount, from_nano, parse
-from holdfast.explanation.advice.claim_sizes import ChangedClaims, each_request, unallocated_claims
 from holdfast.explanation.advice.evictions import end_of, evictable
 from holdfast.explanation.advice.unused_claims import deletion_of, unused_claims
 from holdfast.explanation.facts.claim_details import capacity_left, devices_explained
 from holdfast.explanation.facts.device_taint_rules import DEVICE_TAINT_RULE, rules_behind
+from holdfast.explanation.repairs.changed_claims import ChangedClaims, claims_of_pod, each_request
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -30,7 +30,7 @@ def device_tolerations(
     reasons = [each for each in explained.devices if each.reason == TAINT] if explained else []
     taints = dict.fromkeys(taint for each in reasons for taint in each.taints)
     names = {each.request.partition("/")[0] for each in reasons}
-    claims = unallocated_claims(snapshot, subject, pod)
+    claims = claims_of_pod(snapshot, subject, pod)
     sets = [[taint] for taint in taints]
     if len(taints) > 1:
         sets.append(list(taints))
@@ -46,7 +46,7 @@ def device_tolerations(
             if name in names:
                 exact["tolerations"] = [*(exact.get("tolerations") or ()), *added]
 
-        changed = ChangedClaims(claims, each_request(edit))
+        changed = ChangedClaims(snapshot, claims, each_request(edit))
         texts = " and ".join(
             f"{key}={value}:{effect}" if value else f"{key}:{effect}" for key, value, effect in chosen
         )
@@ -86,7 +86,8 @@ def smaller_shares(
                 requests[resource] = format_amount(resource, from_nano(resource, most))
                 texts[f"{requests[resource]} {resource} instead of {asked} for request {name}"] = None
 
-    changed = ChangedClaims(unallocated_claims(snapshot, subject, pod), each_request(edit))
+    claims = claims_of_pod(snapshot, subject, pod)
+    changed = ChangedClaims(snapshot, claims, each_request(edit))
     if changed.objects:
         text = f"request at most {', '.join(texts)}{changed.where}"
         yield repair(text, "Resize", changed.objects, RESIZE)

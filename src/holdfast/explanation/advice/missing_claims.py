@@ -2,9 +2,9 @@
 the nearest name, or the object to create; and attributes of devices that selectors misspell. Proposed
 only if the object would then be scheduled."""
 
-import copy
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
@@ -13,12 +13,13 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.claim_details import MISSING_KEY, RESOURCE_SLICE, device_fields
 from holdfast.explanation.facts.created_claims import CLAIM_TEMPLATE, generated_claims
+from holdfast.explanation.repairs.changed_claims import ChangedClaims, claims_of_pod
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, repair, spec_changes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
+from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
 
 DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
@@ -70,55 +71,18 @@ def _no_class(about: _Situation, name: str) -> Iterator[str]:
     others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
     yield f"there is no DeviceClass {name}{others}"
     for near in nearest(name, known):
-        about.advisor.propose(_other_class(about, name, near))
+        any(map(about.advisor.propose, _other_class(about, name, near)))
     made = {"apiVersion": RESOURCE_API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": {}}
     text = f"create the DeviceClass {name} (without selectors it has all devices)"
     about.advisor.propose(repair(text, "CreateDeviceClass", [create(DEVICE_CLASS, made)], RESIZE))
 
 
-def _other_class(about: _Situation, name: str, near: str) -> Repair:
-    """The claims, and templates, with another class: created again, since their specs are immutable."""
-    objects: list[ObjectChange] = []
-    texts = []
-    for info, raw in named_claims(about.snapshot, about.subject, about.pod.namespace):
-        if name not in str(raw.get("spec")):
-            continue
-        changed = copy.deepcopy(raw)
-        _rename(changed["spec"], name, near)
-        made = replaced_claim(info, raw, changed)
-        objects += made
-        texts += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
-    text = f"request the DeviceClass {near} in {few(texts)} (delete and create it again)"
-    return repair(text, "ReplaceClaim", objects)
-
-
-def named_claims(
-    snapshot: ClusterSnapshot, subject: Subject, namespace: str
-) -> Iterator[tuple[KindInfo, Raw]]:
-    """The existing claims and templates that the pod, or the reservation's template, names."""
-    raw = subject.raw(snapshot)
-    if subject.info is RESERVATION:
-        raw = (raw.get("spec") or {}).get("template") or {}
-        namespace = (raw.get("metadata") or {}).get("namespace") or "default"
-    entries = (raw.get("spec") or {}).get("resourceClaims") or ()
-    statuses = (raw.get("status") or {}).get("resourceClaimStatuses") or ()
-    for info, field, among in (
-        (CLAIM_TEMPLATE, "resourceClaimTemplateName", entries),
-        (RESOURCE_CLAIM, "resourceClaimName", (*entries, *statuses)),
-    ):
-        for name in dict.fromkeys(each.get(field) or "" for each in among):
-            if (found := snapshot.find(info, name, namespace)) is not None:
-                yield info, found
-
-
-def replaced_claim(info: KindInfo, raw: Raw, changed: Raw) -> list[ObjectChange]:
-    """The claim, or template, created again, since its spec is immutable. Of a claim that was made from
-    a template, the controller makes another one."""
-    metadata = raw["metadata"]
-    owners = metadata.get("ownerReferences") or ()
-    follows = info is RESOURCE_CLAIM and any(each.get("controller") for each in owners)
-    removed = delete(info, metadata["name"], metadata.get("namespace") or "")
-    return [removed._replace(follows=follows), create(info, changed, follows)]
+def _other_class(about: _Situation, name: str, near: str) -> list[Repair]:
+    """The claims, and templates, with another class."""
+    claims = claims_of_pod(about.snapshot, about.subject, about.pod)
+    changed = ChangedClaims(about.snapshot, claims, lambda devices: _rename(devices, name, near))
+    text = f"request the DeviceClass {near}{changed.where}"
+    return [repair(text, "ReplaceClaim", changed.objects)] if changed.objects else []
 
 
 def _rename(value: object, name: str, near: str) -> None:
@@ -141,22 +105,14 @@ def consider_attributes(
 ) -> None:
     """Selectors that read an attribute which a device does not have, with the nearest that it has."""
     texts = {text for each in placing.rejections.values() for text in each.texts}
+    claims = claims_of_pod(snapshot, subject, pod)
     for missing in filter(None, map(MISSING_KEY.search, sorted(texts))):
         key = missing["key"]
         for near in nearest(key, device_fields(snapshot, missing["device"])):
-            objects: list[ObjectChange] = []
-            where = []
-            for info, raw in named_claims(snapshot, subject, pod.namespace):
-                changed = copy.deepcopy(raw)
-                _reselect(changed["spec"], key, near)
-                if changed != raw:
-                    made = replaced_claim(info, raw, changed)
-                    objects += made
-                    where += [] if made[0].follows else [f"{info.kind} {raw['metadata']['name']}"]
-            text = f"read {near} instead of {key} in the selectors of {few(where)}"
-            if objects:
-                again = f"{text} (delete and create it again)"
-                advisor.propose(repair(again, "ReplaceClaim", objects))
+            changed = ChangedClaims(snapshot, claims, partial(_reselect, key=key, near=near))
+            if changed.objects:
+                text = f"read {near} instead of {key} in the selectors of {changed.what}"
+                advisor.propose(repair(text, "ReplaceClaim", changed.objects))
 
 
 def _reselect(value: object, key: str, near: str) -> None:

@@ -19,17 +19,34 @@ def claims_created(snapshot: ClusterSnapshot) -> Iterator[None]:
     created, until the end of the block. A stored pod without a claim waits for the controller."""
     changes: list[ObjectChange] = []
     for raw in snapshot.all(POD):
-        spec, metadata = raw.get("spec") or {}, raw["metadata"]
-        if is_stored(raw) or spec.get("nodeName") or not spec.get("resourceClaims"):
-            continue
-        specs = dict[str, Raw]()
-        for name in {each.get("resourceClaimTemplateName") or "" for each in spec["resourceClaims"]}:
-            template = snapshot.find(CLAIM_TEMPLATE, name, metadata.get("namespace") or "")
-            if template is not None:
-                specs[name] = (template.get("spec") or {}).get("spec") or {}
-        changes += generated_claims(raw, specs)
+        spec = raw.get("spec") or {}
+        if not is_stored(raw) and not spec.get("nodeName"):
+            changes += claims_of_new_pod(snapshot, raw)
     with applied(snapshot, changes):
         yield
+
+
+def claims_of_new_pod(snapshot: ClusterSnapshot, raw: Raw) -> list[ObjectChange]:
+    """The claims of a pod from the templates that it names."""
+    namespace, specs = raw["metadata"].get("namespace") or "", dict[str, Raw]()
+    for entry in (raw.get("spec") or {}).get("resourceClaims") or ():
+        name = entry.get("resourceClaimTemplateName") or ""
+        template = snapshot.find(CLAIM_TEMPLATE, name, namespace)
+        if template is not None:
+            specs[name] = (template.get("spec") or {}).get("spec") or {}
+    return generated_claims(raw, specs)
+
+
+def claims_from_templates(raw: Raw) -> dict[str, str]:
+    """The claims that a pod has from templates: by the name of the claim, that of the template."""
+    statuses = (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {each.get("name"): each.get("resourceClaimName") or "" for each in statuses}
+    entries = (raw.get("spec") or {}).get("resourceClaims") or ()
+    return {
+        made[each["name"]]: each["resourceClaimTemplateName"]
+        for each in entries
+        if each.get("resourceClaimTemplateName") and made.get(each["name"])
+    }
 
 
 def generated_claims(raw: Raw, specs: dict[str, Raw]) -> list[ObjectChange]:

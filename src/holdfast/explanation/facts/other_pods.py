@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
+from holdfast.explanation.facts.created_claims import claims_of_new_pod
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
 from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed, started_before
 from holdfast.explanation.phrases import job_text, pod_text
@@ -102,6 +103,7 @@ def uncreated_replicas(snapshot: ClusterSnapshot, subject: Subject, others: int)
             **raw,
             "metadata": {**metadata, "name": f"{metadata['name']}-next-{at}", "uid": f"next-{at}"},
             "spec": spec,
+            "status": {"phase": "Pending"},
         }
         for at in range(min(replicas, _MOST_REPLICAS) - others - 1)
     ]
@@ -128,7 +130,7 @@ def replicas_that_start(
             more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
     for raw in uncreated_replicas(snapshot, subject, len(others)):
-        more.append(create(POD, raw))
+        more += [create(POD, raw), *claims_of_new_pod(snapshot, raw)]
         others = [*others, Subject(POD, raw["metadata"]["name"], subject.namespace)]
     with applied(snapshot, more):
         found = [each.record(snapshot) for each in (subject, *others)]
@@ -143,7 +145,7 @@ def replicas_that_start(
 
 def _edits(change: ObjectChange, subject: Subject) -> bool:
     names = (change.name, change.namespace) == (subject.name, subject.namespace)
-    return names and change.info is POD and change.operation == PATCH
+    return names and change.info is POD and change.operation == PATCH and "status" not in change.body
 
 
 def for_each(body: Raw) -> Raw:

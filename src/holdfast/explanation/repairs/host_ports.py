@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 
+from holdfast.api.plurals import plural
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.phrases import needs_more
@@ -34,8 +35,9 @@ def too_few_nodes(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> Itera
     """Host ports of more pods of one workload than there are nodes."""
     nodes = snapshot.cluster.nodes.count
     if pod.cls.ports and nodes < pods:
-        ports = sorted({str(each.port) for each in pod.cls.ports})
-        what = f"each of its host ports {', '.join(ports)}" if ports[1:] else f"its host port {ports[0]}"
+        ports = sorted({each.port for each in pod.cls.ports})
+        which = plural(len(ports), "its host port", "each of its host ports")
+        what = f"{which} {', '.join(map(str, ports))}"
         yield needs_more(what, "node", nodes, pods)
 
 

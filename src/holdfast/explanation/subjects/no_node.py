@@ -7,7 +7,11 @@ from holdfast.api import names
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.claim_selectors import consider_selectors_of_nodes
-from holdfast.explanation.advice.claim_sizes import CLAIMS_PLUGIN, consider_fewer_devices
+from holdfast.explanation.advice.claim_sizes import (
+    CLAIMS_PLUGIN,
+    consider_fewer_devices,
+    consider_outdated_claims,
+)
 from holdfast.explanation.advice.invalid_requests import consider_invalid_requests
 from holdfast.explanation.advice.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.advice.missing_volumes import (
@@ -123,6 +127,7 @@ def explain_no_node(
     report.details += near_owners(snapshot, pod)
     report.details += consider_owners(snapshot, pod, advisor)
     consider_misspellings(snapshot, subject, pod, advisor)
+    consider_outdated_claims(snapshot, subject, pod, advisor)
     if rejected is not None:
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
