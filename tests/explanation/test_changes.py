@@ -181,3 +181,27 @@ def test_a_queue_is_opened_in_its_status() -> None:
     (change,) = advice.change["objects"]
     assert (change["subresource"], change["patch"]) == ("status", {"status": {"state": "Open"}})
     assert "(kubectl patch queue batch --subresource=status --type=merge -p " in advice.text
+
+
+def test_a_created_volume_names_its_claim_without_an_invented_uid() -> None:
+    (advice,) = advised([N1, pod("p", volumes=using("nope"))])
+    created = {each["kind"]: each["object"] for each in advice.change["objects"]}
+    reference = created["PersistentVolume"]["spec"]["claimRef"]
+    assert reference == {"kind": "PersistentVolumeClaim", "name": "nope", "namespace": "default"}
+    assert [each["kind"] for each in advice.change["then"]] == [
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+    ]
+
+
+def test_an_added_node_is_part_of_the_change() -> None:
+    there = node("n1", cpu="8", labels={"kubernetes.io/arch": "amd64"}, podCIDR="10.0.0.0/24")
+    there["status"]["addresses"] = [{"type": "InternalIP", "address": "10.1.0.1"}]
+    (advice,) = advised([there, pod("p", nodeSelector={"kubernetes.io/arch": "arm64"})])
+    (change,) = advice.change["objects"]
+    assert (change["operation"], change["kind"], change["name"]) == ("create", "Node", "new-node")
+    made = change["object"]
+    assert made["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
+    assert made["status"] == {"allocatable": there["status"]["allocatable"]}
+    assert "podCIDR" not in made["spec"]
+    assert not SERVER_SIDE & made["metadata"].keys()

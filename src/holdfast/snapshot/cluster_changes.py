@@ -12,7 +12,7 @@ from holdfast.api.times import format_time
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.scheduler.cluster.events import Added, Deleted, Malformed, Updated
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, event_of
+from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot, event_of
 
 PATCH, CREATE, DELETE = "patch", "create", "delete"
 
@@ -47,10 +47,12 @@ class ObjectChange(NamedTuple):
 
     def split(self) -> tuple[ObjectChange, ...]:
         """What a user applies and what follows. Status is written by controllers, and metadata such as
-        the uid by the API server."""
+        the uid by the API server; a node is created with the status that it reports."""
         if self.follows or self.subresource or self.operation == DELETE:
             return (self,)
         body = {key: value for key, value in self.body.items() if key != "status"}
+        if self.operation == CREATE and self.info is NODE:
+            return (self._replace(body=_applicable(self.body)),)
         if self.operation == CREATE:
             return (self._replace(body=_applicable(body)),)
         status = {key: value for key, value in self.body.items() if key == "status"}

@@ -20,6 +20,11 @@ from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
 
 _NAME = "new-node"
 _TRIED = 2
+_OF_ONE_NODE = {
+    "spec": ("podCIDR", "podCIDRs", "providerID"),
+    "status": ("addresses", "config", "images", "nodeInfo", "volumesAttached", "volumesInUse"),
+}
+"""What no two nodes have in common, and scheduling does not depend on."""
 
 
 def consider_new_node(
@@ -40,7 +45,7 @@ def consider_new_node(
         if raw is None or not any(is_discovered(key) or key in there for key in missing):
             continue
         text = ", ".join(f"{key}={value}" for key, value in labels.items())
-        made = create(NODE, _like(raw, labels), follows=True)  # its kubelet registers it
+        made = create(NODE, _like(raw, labels))
         like = f"(tried as {_NAME}, like {name} without its pods)"
         repairs = repair(f"add a node with {text} {like}", "AddNode", [made], DELETE_RESERVATION)
         takers = dict(advisor.takers)
@@ -66,7 +71,10 @@ def _of_volumes(
 
 
 def _like(raw: Raw, labels: dict[str, str]) -> Raw:
+    """The node as its kubelet registers it, without what belongs to the other one."""
     own = raw["metadata"].get("labels") or {}
     kept = {**own, **labels, HOSTNAME_LABEL: _NAME}
     made = copy.deepcopy({key: value for key, value in raw.items() if key != "metadata"})
+    for part, fields in _OF_ONE_NODE.items():
+        made[part] = {key: each for key, each in (made.get(part) or {}).items() if key not in fields}
     return {**made, "metadata": {"name": _NAME, "uid": _NAME, "labels": kept}}

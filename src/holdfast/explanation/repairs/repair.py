@@ -140,7 +140,9 @@ _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 def bound_claim(
     snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
 ) -> list[ObjectChange]:
-    """The claim, created if it does not exist, bound to a new volume that every node can use."""
+    """The claim, created if it does not exist, bound to a new volume that every node can use. The volume
+    names the claim without its uid, which nobody knows before the claim is created: the volume
+    controller adds it."""
     raw = snapshot.find(CLAIM, name, namespace)
     known = (raw or {}).get("spec") or {}
     uid = ((raw or {}).get("metadata") or {}).get("uid") or f"claim-{name}"
@@ -148,7 +150,7 @@ def bound_claim(
     modes = known.get("accessModes") or ["ReadWriteOnce"]
     class_name = known.get("storageClassName") or ""
     volume_name = to or f"volume-for-{namespace}-{name}"
-    reference = {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace, "uid": uid}
+    reference = {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace}
     volume: Raw = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -160,7 +162,7 @@ def bound_claim(
             "claimRef": reference,
             "hostPath": {"path": f"/var/lib/{volume_name}"},
         },
-        "status": {"phase": "Bound"},
+        "status": {"phase": "Available"},
     }
     claim: Raw = {
         "apiVersion": "v1",
@@ -179,5 +181,6 @@ def bound_claim(
         "status": {"phase": "Bound"},
     }
     created = [create(CLAIM, claim)] if raw is None else []
-    bound = patch(CLAIM, raw or claim, body, follows=True)
-    return [*created, create(VOLUME, volume), bound]
+    taken = {"spec": {"claimRef": {"uid": uid}}, "status": {"phase": "Bound"}}
+    bound = [patch(VOLUME, volume, taken, follows=True), patch(CLAIM, raw or claim, body, follows=True)]
+    return [*created, create(VOLUME, volume), *bound]
