@@ -251,7 +251,8 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: ServedCluster) -
     )
     small.create(held, pod("small", "1")).settle()
     found = explained(small, "pod", "small")
-    kept = "starvation hold held-for-big keeps 2 cpu idle on node-1 for Pod/default/big (Waiting since "
+    kept = "starvation hold held-for-big keeps 2 cpu idle on node-1 for Pod/default/big "
+    kept += "until it starts (Waiting since "
     assert any(each.startswith(kept) for each in found["help"])
     assert found["holders"][0]["heldFor"] == "Pod/default/big"
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]

@@ -135,11 +135,24 @@ def held(raw: Raw) -> tuple[World, Report]:
 def test_a_starvation_hold_is_named(requests: Raw, keeps: str) -> None:
     _, report = held(pod("p", requests=requests))
     assert (
-        f"starvation hold h {keeps} (Waiting since 2026-01-01T00:00:00Z, expected to start in 1h)"
+        f"starvation hold h {keeps} until it starts (Waiting since 2026-01-01T00:00:00Z, expected to "
+        "start in 1h)"
     ) in report.details
     (holder,) = report.holders
     assert (holder.kind, holder.held_for) == ("StarvationHold", "PodGroup/default/g")
     assert (holder.since, holder.expected_start) == ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+
+
+def test_a_starvation_hold_is_not_advised_to_be_deleted() -> None:
+    """The scheduler would make it again."""
+    endless = world_of([N1, full("a", "6", "n1"), *STARVING[2:]])
+    endless.put(pod("p", "2"))
+    report = explained(endless, Row([], [], []))
+    assert report.advice == []
+    assert report.details[-1] == (
+        "nothing that was tried would help; the starvation hold of PodGroup/default/g ends when it "
+        "starts, and deleting it is not advised: the scheduler makes it again"
+    )
 
 
 def test_an_estimate_is_advised_where_short_pods_are_backfilled() -> None:

@@ -1,9 +1,11 @@
 """Reservations and holds that keep capacity on a node from a pod, and whom they are for."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from holdfast.api.names import HOLD_LABEL
+from holdfast.api.plurals import plural
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.facts.capacity import planned_on, plans_on, requested
@@ -15,6 +17,9 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.reservations.starvation_holds import pod_of
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_HOLDS = ("StarvationHold", "PreemptionHold")
+"""What the scheduler makes for a job or pod by itself, and deletes when it has started."""
 
 
 def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -> list[Holder]:
@@ -73,7 +78,7 @@ def device_slots(snapshot: ClusterSnapshot, pod: PodRecord, entry: ReservationEn
 
 def is_of_its_job(snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo) -> bool:
     """Whether a hold is for another pod of the pod's job."""
-    if kind_of_holder(snapshot, reservation) not in ("StarvationHold", "PreemptionHold"):
+    if kind_of_holder(snapshot, reservation) not in _HOLDS:
         return False
     other = snapshot.cluster.pods.get(reservation.preemptor or pod_of(reservation))
     return other is not None and bool(pod.job_name) and other.job_name == pod.job_name
@@ -139,6 +144,19 @@ def kind_text(kind: str) -> str:
     }.get(kind, "reservation")
 
 
+def holds_text(holders: list[Holder]) -> str:
+    """`the starvation holds of PodGroup/default/big end when it starts, …`; empty if none is a hold."""
+    counts = Counter((each.kind, each.held_for) for each in holders if each.kind in _HOLDS)
+    if not counts:
+        return ""
+    of = ", ".join(
+        f"the {plural(count, kind_text(kind))} of {whom} {plural(count, 'ends', 'end')} when it starts"
+        for (kind, whom), count in counts.items()
+    )
+    again = plural(counts.total(), "it", "them")
+    return f"{of}, and deleting {again} is not advised: the scheduler makes {again} again"
+
+
 def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
     """The job or pod that a hold is for; the owners of any other reservation."""
     cluster = snapshot.cluster
@@ -180,7 +198,8 @@ def _owner_text(owner: ReservationOwner) -> str:
 
 def holder_text(holder: Holder, now: float) -> str:
     """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`; about
-    another reservation for them: `… on node-1 for the same owners, pods with app=web (…)`"""
+    another reservation for them: `… on node-1 for the same owners, pods with app=web (…)`; about a
+    hold: `… on node-1 for PodGroup/default/big until it starts (…)`"""
     amounts = ", ".join(f"{amount} {name}" for name, amount in holder.amounts.items())
     if holder.phase == "Planned":
         start = in_time(parse_time(holder.expected_start), now)
@@ -199,10 +218,11 @@ def holder_text(holder: Holder, now: float) -> str:
         notes.append(f"expires {in_time(parse_time(holder.expires), now)}")
     kind = kind_text(holder.kind)
     idle = " idle" if holder.phase == "Waiting" else ""
+    until = " until it starts" if holder.kind in _HOLDS else ""
     if not amounts:
-        keeps = f"keeps other pods off {holder.node}, for {holder.held_for}"
+        keeps = f"keeps other pods off {holder.node}, for {holder.held_for}{until}"
         return f"{kind} {holder.name} {keeps} ({', '.join(notes)})"
-    whom = f"the same owners, {holder.held_for}" if holder.same_owners else holder.held_for
+    whom = f"the same owners, {holder.held_for}" if holder.same_owners else f"{holder.held_for}{until}"
     return (
         f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {whom} ({', '.join(notes)})"
     )

@@ -140,9 +140,9 @@ _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 def bound_claim(
     snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
 ) -> list[ObjectChange]:
-    """The claim, created if it does not exist, bound to a new volume that every node can use. The volume
-    names the claim without its uid, which nobody knows before the claim is created: the volume
-    controller adds it."""
+    """The claim, created if it does not exist, bound to a new volume that every node can use. The
+    volume names the claim without its uid, which nobody knows before the claim is created: the
+    volume controller adds it."""
     raw = snapshot.find(CLAIM, name, namespace)
     known = (raw or {}).get("spec") or {}
     uid = ((raw or {}).get("metadata") or {}).get("uid") or f"claim-{name}"

@@ -38,6 +38,7 @@ from holdfast.explanation.subjects.no_node import (
     explain_no_node,
     no_node_summary,
     note_holders,
+    nothing_helps,
     own_waiting,
     takers_details,
 )
@@ -124,11 +125,11 @@ def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
 
 def note_nothing_helps(advisor: Advisor, report: Report) -> None:
     """Says so if there is no advice, and only then; or who takes the capacity that changes free."""
-    report.details = [each for each in report.details if each != NOTHING_HELPS]
+    report.details = [each for each in report.details if not each.startswith(NOTHING_HELPS)]
     taken = takers_details(advisor)
     report.details += [each for each in taken if each not in report.details]
     if not advisor.advice and not advisor.takers:
-        report.details.append(NOTHING_HELPS)
+        report.details.append(nothing_helps(report))
 
 
 def uncounted_members(

@@ -34,7 +34,13 @@ from holdfast.explanation.advice.rollouts import consider_rollout
 from holdfast.explanation.advice.unused_claims import Deallocation, consider_unused_claims, deallocation
 from holdfast.explanation.facts.capacity import missing_node, missing_on, plans_on, row_of, shortages
 from holdfast.explanation.facts.expected_ends import ignored_estimate, overrun_text, rows_freed_first
-from holdfast.explanation.facts.holders import holder_text, holders_on, kind_of_holder, kind_text
+from holdfast.explanation.facts.holders import (
+    holder_text,
+    holders_on,
+    holds_text,
+    kind_of_holder,
+    kind_text,
+)
 from holdfast.explanation.facts.matching_reservations import (
     named_reservation,
     near_owners,
@@ -73,6 +79,7 @@ _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 _RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
 _BY_NODE = re.compile(r"Insufficient (\S+) by node$")
 NOTHING_HELPS = "nothing that was tried would help"
+"""How the line begins that says so."""
 NODE_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 """Of a node that is not among those that the pod's node affinity names."""
 _PLAIN = {
@@ -181,7 +188,12 @@ def explain_no_node(
     lacking = too_few_places(snapshot, pod, replicas) if replicas and not advisor.advice else []
     report.details = [*lacking, *report.details]
     if not (advisor.advice or is_known or lacking) and snapshot.cluster.nodes.count:
-        report.details.append(NOTHING_HELPS)
+        report.details.append(nothing_helps(report))
+
+
+def nothing_helps(report: Report) -> str:
+    """That there is no advice; and if others have holds, how these end."""
+    return "; ".join(filter(None, (NOTHING_HELPS, holds_text(report.holders))))
 
 
 def too_few_places(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> list[str]:

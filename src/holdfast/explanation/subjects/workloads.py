@@ -68,8 +68,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         replicas = (raw.get("spec") or {}).get("replicas")
         wanted = replicas if isinstance(replicas, int) else len(pods)
         if few := too_few_places(snapshot, those[0], wanted):
-            others = [each for each in first.details if each != NOTHING_HELPS and each not in few]
-            report.details = [*few, *others]
+            others = [each for each in first.details if each not in few]
+            report.details = [*few, *(each for each in others if not each.startswith(NOTHING_HELPS))]
         if reason != first.summary:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
