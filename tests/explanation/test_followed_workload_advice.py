@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from explanation.test_situations import snapshot_with
-from harness.objects import Raw, node, pod
+from harness.objects import Raw, node, pod, queue
 from holdfast.api.documents import Document
 from holdfast.explanation.explainer import explain
 from holdfast.local.component import key_of
@@ -299,3 +299,23 @@ def test_host_ports_of_more_pods_than_nodes(name: str) -> None:
             assert "nothing that was tried would help" not in report.details
         else:
             assert lines == []
+
+
+# Queues
+
+
+@pytest.mark.parametrize("more", [{}, PARALLEL], ids=["one by one", "all at once"])
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_the_capability_of_a_queue_is_raised_for_all_replicas(kind: str, more: Raw) -> None:
+    raw = with_ports(kind, 6, **(more if kind == "StatefulSet" else {}))
+    raw["spec"]["template"]["spec"] = pod("x", "1")["spec"]
+    raw["spec"]["template"]["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "q"}
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for each in (queue("q", capability={"cpu": "3"}), node("n0", cpu="8"), raw):
+        cluster.take(Apply(each))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    top = next(each for each in objects if each["kind"] == kind)
+    advice = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
+    assert advice.text == "raise the capability of queue q to 6 cpu; then all 3 pods fit: n0"
+    assert len(pods_of(followed(objects, advice.change)).running) == 6

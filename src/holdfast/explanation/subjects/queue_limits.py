@@ -14,6 +14,7 @@ from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.smaller_requests import consider_smaller_members, resize
 from holdfast.explanation.facts.expected_ends import expected_ends
+from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE
 from holdfast.explanation.phrases import amounts_text, in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, metadata_changes, repair
@@ -143,7 +144,8 @@ def consider_queue(
     """Proposes changes of the queue or of the queue's name, smaller requests, and waiting for pods of
     the queue; if none of these is enough, changes of the queue together with what opens a node."""
     repairs = list(queue_repairs(snapshot, subject, pods))
-    for each in repairs:
+    replicas = _waiting_replicas(snapshot, subject, pods)
+    for each in (*queue_repairs(snapshot, subject, replicas), *repairs) if replicas else repairs:
         advisor.propose(each)
     _wait(snapshot, pods, advisor)
     _smaller(snapshot, subject, pods, advisor)
@@ -156,6 +158,18 @@ def consider_queue(
             consider_nodes(advisor, placing)
         if advisor.advice:
             return
+
+
+def _waiting_replicas(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord]
+) -> list[PodRecord]:
+    """All pods of the workload that wait, one for each that is yet to be created; empty if there are no
+    others."""
+    others = siblings(snapshot, subject)
+    records = [each.record(snapshot) for each in others]
+    waiting = [pod for pod in records if pod is not None and pod.row < 0]
+    waiting += pods[:1] * len(uncreated_replicas(snapshot, subject, len(others)))
+    return [*pods, *waiting] if waiting else []
 
 
 def queue_repairs(
