@@ -114,6 +114,37 @@ def test_victims_without_a_budget() -> None:
     assert not any("PodDisruptionBudget" in each for each in report.details)
 
 
+def priority_class(name: str, value: int, **more: str) -> Raw:
+    api = "scheduling.k8s.io/v1"
+    return {
+        "apiVersion": api,
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "uid": name},
+        "value": value,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("classes", "says"),
+    [
+        (
+            [priority_class("top", 900), priority_class("higher", 500), priority_class("equal", 100)],
+            "its priority 0 is too low to preempt other pods: with PriorityClass higher (500), it "
+            "preempts default/a on n1",
+        ),
+        ([priority_class("equal", 100)], ""),
+        ([priority_class("polite", 500, preemptionPolicy="Never")], ""),
+        ([priority_class("system-node-critical", 2_000_001_000)], ""),
+    ],
+    ids=["higher", "equal", "never", "of the system"],
+)
+def test_a_priority_class_with_which_it_would_preempt(classes: list[Raw], says: str) -> None:
+    objects = [N1, *classes, full("a", "8", "n1", priority=100)]
+    report = not_tried(objects, pod("p", "7"))
+    assert [each for each in report.details if "priority" in each] == ([says] if says else [])
+
+
 # Starvation holds
 
 

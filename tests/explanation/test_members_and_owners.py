@@ -8,6 +8,7 @@ import pytest
 
 from explanation.test_situations import (
     N1,
+    affinity_to,
     annotated,
     as_they_are,
     changed,
@@ -25,6 +26,8 @@ from holdfast.explanation.report import Report
 
 LOW = [full("l1", "6", "n1", priority=0), full("l2", "6", "n2", priority=0)]
 GANG_NAME = "gang.scheduling.koordinator.sh/name"
+USED_UP = "it served one pod only (allocateOnce), default/w"
+EXPIRED = {"reason": "Expired", "message": "reservation has expired"}
 MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 
 
@@ -165,6 +168,24 @@ def test_a_reservation_that_one_pod_used_up() -> None:
     report = as_they_are("Pod", "p", N1, ended, user, pod("p", "4", labels={"app": "web"}))
     (only,) = report.reservations
     assert only.why == "has ended: it served one pod only (allocateOnce), default/w"
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ({"phase": "Succeeded", "currentOwners": [{"namespace": "default", "name": "w"}]}, USED_UP),
+        (
+            {"phase": "Failed", "conditions": [{"type": "Ready", "status": "False", **EXPIRED}]},
+            "reservation has expired",
+        ),
+    ],
+    ids=["used up", "expired"],
+)
+def test_why_a_reservation_that_a_pod_names_has_ended(status: Raw, why: str) -> None:
+    ended = reservation("r", "8", app="web", uid="r") | {"status": {**status, "nodeName": "n1"}}
+    asking = pod("p", "4", labels={"app": "web"}, annotations=affinity_to({"name": "r"}))
+    report = as_they_are("Pod", "p", N1, ended, asking)
+    assert report.details == [f"the reservation it names, r, has ended: {why}"]
 
 
 # Workloads with room for some pods

@@ -408,6 +408,21 @@ SITUATIONS: dict[str, Row] = {
         ["did you mean peak?"],
         ["Annotate", "RemoveAnnotation"],
     ),
+    "names a reservation on another node than it selects": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            reservation("peak", "6", app="web", pod={"nodeName": "n1"}),
+            pod(
+                "p",
+                app="web",
+                annotations=affinity_to({"name": "peak"}),
+                nodeSelector={"kubernetes.io/hostname": "n2"},
+            ),
+        ],
+        ["reservation peak on n1 cannot be used: its node didn't match Pod's node affinity/selector"],
+        ["RemoveAnnotation", "RemoveSelector"],
+    ),
     "names a reservation of others": Row(
         [N1, HELD, pod("p", annotations=affinity_to({"name": "peak"}))],
         ["is for pods with app=web, and the pod is not one of them (spec.owners)"],

@@ -16,6 +16,7 @@ from holdfast.explanation.facts.capacity import missing_on, requested
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.facts.pod_owners import same_workload
+from holdfast.explanation.facts.preemption_limits import CRITICAL
 from holdfast.explanation.phrases import named_pods, pods_text
 from holdfast.explanation.repairs.details import users_of_claims
 from holdfast.explanation.repairs.repair import EVICT, Repair, repair
@@ -31,8 +32,6 @@ from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _NODES = 3
-CRITICAL = 2 * 10**9
-"""Pods of this priority and above are the system's own."""
 _DAEMONS = ("DaemonSet", "Node")
 
 

@@ -3,15 +3,13 @@ the end of the others."""
 
 from collections.abc import Iterator
 
-from holdfast.api.kinds import KINDS
-from holdfast.explanation.advice.evictions import CRITICAL, end_of
+from holdfast.explanation.advice.evictions import end_of
+from holdfast.explanation.facts.preemption_limits import CRITICAL, PRIORITY_CLASS
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
-
-PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
 
 
 def priority_repairs(

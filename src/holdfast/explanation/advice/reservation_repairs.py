@@ -17,6 +17,7 @@ from holdfast.explanation.facts.matching_reservations import (
     near_labels,
     taints_text,
 )
+from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.repairs.node_repairs import settings_repairs
 from holdfast.explanation.repairs.owner_corrections import owner_corrections
 from holdfast.explanation.repairs.repair import (
@@ -52,8 +53,9 @@ def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: 
     for each in _repairs(snapshot, subject, pod):
         advisor.propose(each)
     for row in _rows_of_usable(snapshot, pod):
-        if repairs := settings_repairs(snapshot, subject, pod, row):
-            advisor.propose(*repairs)
+        repairs = settings_repairs(snapshot, subject, pod, row)
+        if not (repairs and advisor.propose(*repairs)):
+            any(map(advisor.propose, _without_selector(snapshot, subject, pod, row)))
 
 
 def consider_same_owners(
@@ -101,6 +103,20 @@ def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:
             reservation, reservations.node_labels(entry.row)
         ):
             yield entry.row
+
+
+def _without_selector(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """The pod without the node selector that the node of its reservation does not meet."""
+    unmet, _ = unmet_labels(snapshot, pod, row)
+    if unmet:
+        body = {"nodeSelector": dict.fromkeys(unmet)}
+        labels = ",".join(f"{key}={value}" for key, value in sorted(unmet.items()))
+        node = snapshot.cluster.nodes.name(row)
+        text = f"remove nodeSelector {labels}, which {node} with its reservation does not meet"
+        objects = spec_changes(snapshot, subject, lambda spec: body)
+        yield repair(text, "RemoveSelector", objects)
 
 
 def reservation_repairs(

@@ -24,7 +24,8 @@ from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NAMED = 3
-_SAID_ELSEWHERE = ("node(s) ", "didn't match ")
+_OF_NODE = "node(s) "
+_SAID_ELSEWHERE = (_OF_NODE, "didn't match ")
 """Reasons that are those of the node, or of what the pod says of the reservation that it requires."""
 UNTOLERATED = "had untolerated taint"
 
@@ -40,12 +41,17 @@ def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[Matchin
         if reservation.owner_spec_id in matching:
             found.append(_matching_reservation(cluster, column, reservation))
         elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
-            ended = reservation.message or _condition_message(reservation) or reservation.error
-            if not ended and (users := _users_of_ended(cluster, reservation)):
-                ended = f"it served one pod only (allocateOnce), {users}"
-            why = f"has ended: {ended}" if ended else "has ended"
+            why = _end_text(cluster, reservation)
             found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
     return found
+
+
+def _end_text(cluster: Cluster, reservation: ReservationInfo) -> str:
+    """`has ended: …`, with the reason as far as it is known."""
+    ended = reservation.message or _condition_message(reservation) or reservation.error
+    if not ended and (users := _users_of_ended(cluster, reservation)):
+        ended = f"it served one pod only (allocateOnce), {users}"
+    return f"has ended: {ended}" if ended else "has ended"
 
 
 def _users_of_ended(cluster: Cluster, reservation: ReservationInfo) -> str:
@@ -124,6 +130,8 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         # The node is rejected for lack of a reservation, so that nothing else names the taint.
         taints = _node_taints(cluster, column.cls, row)
         return f"the pod does not tolerate {taints}, a taint of its node"
+    if text.startswith(_OF_NODE) and reservations.affinity(column.cls).required:
+        return f"its node {text.removeprefix(_OF_NODE)}"  # for the same reason
     if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
         compared = _compared(cluster, column.cls, entry.remaining, exact=False)
         return f"{compared} left, and its policy is Restricted" if compared else text
@@ -224,7 +232,8 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         hint = did_you_mean(affinity.by_name, (each.name for each in reservations.known.values()))
         yield f"the reservation it names, {affinity.by_name}, does not exist{hint}"
     elif reservation.finished:
-        yield f"the reservation it names, {reservation.name}, has ended"
+        ended = _end_text(snapshot.cluster, reservation)
+        yield f"the reservation it names, {reservation.name}, {ended}"
     elif reservation.owner_spec_id >= 0 and reservation.owner_spec_id not in matching:
         named = f"the reservation it names, {reservation.name}"
         whom = held_for(snapshot, reservation)

@@ -1,18 +1,26 @@
-"""Why a pod does not preempt others, although their priority is lower."""
+"""Why a pod does not preempt others: although their priority is lower, or because it is not."""
 
 from collections.abc import Iterator
 
+from holdfast.api.kinds import KINDS
 from holdfast.api.names import PREEMPTABLE
 from holdfast.api.plurals import plural
 from holdfast.explanation.facts.capacity import shortages
+from holdfast.explanation.facts.own_starts import evicting_start
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.report import Holder
-from holdfast.explanation.verdicts import NodeVerdicts, rejection_on
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import FITS
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_changes import applied, patch
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _NODES = 3
+_CLASSES = 5
+"""How many higher PriorityClasses are tried."""
+CRITICAL = 2 * 10**9
+"""Pods of this priority and above are the system's own."""
+PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
 
 
 def preemption_limits(
@@ -54,8 +62,28 @@ def preemption_limits(
             verb = plural(len(kept), "is", "are")
             yield f"{pods_text(kept)} on {node} {verb} not preempted: {PREEMPTABLE} is false"
         return
+    yield from _higher_class(snapshot, pod)
     if pod.cls.priority > 0 and any(each.kind == "Reservation" for each in holders):
         yield "a pod preempts no reservations, whatever its priority"
+
+
+def _higher_class(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+    """The lowest PriorityClass with which the pod would preempt others."""
+    own, subject = pod.cls.priority, Subject.of(pod)
+    classes = sorted(
+        (value, raw["metadata"]["name"])
+        for raw in snapshot.all(PRIORITY_CLASS)
+        if own < (value := int(raw.get("value") or 0)) < CRITICAL
+        and raw.get("preemptionPolicy") != "Never"
+    )
+    for value, name in classes[:_CLASSES]:
+        body = {"spec": {"priority": value, "priorityClassName": name}}
+        with applied(snapshot, [patch(POD, subject.raw(snapshot), body)]):
+            start = evicting_start(snapshot, subject)
+        if start.nodes:
+            with_class = f"with PriorityClass {name} ({value}), {start.text}"
+            yield f"its priority {own} is too low to preempt other pods: {with_class}"
+            return
 
 
 def _fits_without(snapshot: ClusterSnapshot, pod: PodRecord, row: int, others: list[PodRecord]) -> bool:

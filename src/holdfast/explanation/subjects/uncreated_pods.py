@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from holdfast.api.kinds import KINDS
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.advice.nominated_pods import PRIORITY_CLASS
+from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.explanation.report import Advice
 from holdfast.explanation.verdicts import Subject
