@@ -50,7 +50,8 @@ STRANGERS = 256
 """Connections that have not authenticated yet. One more cuts the oldest: honest clients authenticate in
 milliseconds, so half-sent requests never keep them out."""
 MEMBERS = 1000
-"""Connections that have, of some 100 KiB each: 20 operators with a watch for each of 50 kinds."""
+"""Connections that have: 20 operators with a watch for each of 50 kinds. With TLS each takes 300 KiB,
+and up to 200 KiB more for a client that does not read."""
 WATCHES = 800
 """Watches among these, so that 200 connections are left for everything else."""
 IN_FLIGHT = 600
@@ -64,10 +65,19 @@ BACKLOG = 512
 
 WATCHER_BYTES = 64 * MIB
 """Events that wait for one watcher. A list of 20,000 pods, all changed while it looked away."""
-WATCHERS_BYTES = 256 * MIB
-"""Events that wait for all watchers. Beyond it those that are furthest behind are cut."""
+WATCHERS_BYTES = 128 * MIB
+"""Events that wait for all watchers, each counted once. Beyond it the slowest are cut."""
+RESPONSES_BYTES = 128 * MIB
+"""Responses of more than a chunk that are being sent, likewise. Beyond it others wait to be encoded."""
+WAIT_SECONDS = 30.0
+"""How long a response waits for that before it is 429: half of the real API server's timeout."""
+SENDING_RATE = 1 * MIB
+"""Bytes a second that a client reads at least if others wait. Most are a hundred times faster."""
+LAG_SECONDS = 1.0
+"""How long a client may lag behind that rate before it is cut in favour of those that wait. Hundreds of
+clients that do not read are then gone in less than `WAIT_SECONDS`."""
 CHUNK_BYTES = 64 * 1024
-"""Sent at a time to a watcher or of a list, before it is asked whether the client keeps up."""
+"""Sent at a time of events or of a response, before it is asked whether the client keeps up."""
 SEND_BUFFER_BYTES = 256 * 1024
 """The kernel's, for one connection. Left to itself it takes 4 MiB for a client that does not read."""
 ENCODED_BYTES = 64 * MIB

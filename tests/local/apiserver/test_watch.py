@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
 from collections.abc import Iterator
@@ -11,16 +12,19 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from harness.apiserver import CONFIG_MAPS, TABLE, LiveServer
 from harness.objects import config_map
 from holdfast.local.apiserver import responses as encoding
 from holdfast.local.apiserver import watch as streams
 from holdfast.local.apiserver import watch as watching
+from holdfast.local.apiserver.request_info import ListOptions
 from holdfast.local.apiserver.responses import PLAIN, object_form
 from holdfast.local.apiserver.selection import EVERYTHING
-from holdfast.local.apiserver.watch import SharedEncoding, Watcher, WatchHub
+from holdfast.local.apiserver.watch import SharedEncoding, Watcher, WatchHub, WatchStreams
 from holdfast.local.store import Key, StoreChange
+from holdfast.serving.limits import CHUNK_BYTES, Turns
 
 Raw = dict[str, Any]
 
@@ -207,8 +211,7 @@ def test_a_change_is_made_a_table_once_for_all_who_watch_tables(
         next_events = server.run(change)
     assert all(each == next_events[0] for each in next_events)
     assert b"columnDefinitions" in next_events[0][0]
-    # The first of each has its headers, the others are shared.
-    assert len(made) == 50 + 2
+    assert len(made) == 3
 
 
 def test_a_watcher_that_does_not_read_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +283,7 @@ def test_what_waits_for_a_watcher_is_bounded_by_bytes(monkeypatch: pytest.Monkey
                 closed.append(watcher.closed)
             watcher.bookmark(100)
             hub.close()
-            return closed, hub.waiting, b"".join(watcher._pending)
+            return closed, hub.unsent.total, b"".join(watcher._pending)
 
         closed, waiting, rest = server.run(change)
         assert closed == [False, False, False, True]
@@ -291,7 +294,7 @@ def test_what_waits_for_a_watcher_is_bounded_by_bytes(monkeypatch: pytest.Monkey
 def test_what_waits_for_all_watchers_is_bounded_and_the_slowest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "WATCHERS_BYTES", 30_000)
+    monkeypatch.setattr(watching, "WATCHERS_BYTES", 8_000)
     with LiveServer() as server:
 
         async def read(watcher: Watcher) -> None:
@@ -305,17 +308,155 @@ def test_what_waits_for_all_watchers_is_bounded_and_the_slowest_go(
                 server.cluster.store.create(Key("", "ConfigMap", "default", f"c{i}"), raw)
                 await read(watchers[0])
             closed = [watcher.closed for watcher in watchers]
-            waiting = hub.waiting
+            waiting = hub.unsent.total
             for watcher in watchers:
                 hub.remove(watcher)
-            assert (hub.waiting, len(hub)) == (0, 0)
+            assert (hub.unsent.total, len(hub)) == (0, 0)
             hub.close()
             return closed, waiting
 
         closed, waiting = server.wait(change())
         assert not closed[0]
         assert any(closed[1:])
-        assert waiting <= 30_000
+        assert waiting <= 8_000
+
+
+def _large(name: str, size: int) -> Raw:
+    return {**config_map(name), "data": {"x": "x" * size}}
+
+
+async def _pieces(watcher: Watcher) -> list[bytes]:
+    pieces = []
+    while piece := await watcher.next(0):
+        pieces.append(bytes(piece))
+    return pieces
+
+
+def test_a_large_event_is_sent_in_pieces_and_small_ones_together() -> None:
+    with LiveServer() as server:
+
+        async def read() -> tuple[list[bytes], int]:
+            hub, (watcher,) = _watchers(server, 1)
+            sizes = (10, 200_000, 10, 10, 70_000)
+            for i, size in enumerate(sizes):
+                key = Key("", "ConfigMap", "default", f"c{i}")
+                server.cluster.store.create(key, _large(f"c{i}", size))
+            pieces = await _pieces(watcher)
+            hub.close()
+            return pieces, hub.unsent.total
+
+        pieces, unsent = server.wait(read())
+        assert unsent == 0
+        assert max(map(len, pieces)) <= CHUNK_BYTES
+        assert len(pieces) <= 7
+        events = [json.loads(line) for line in b"".join(pieces).splitlines()]
+        assert [len(each["object"]["data"]["x"]) for each in events] == [10, 200_000, 10, 10, 70_000]
+
+
+@pytest.mark.parametrize("initial", [True, False])
+def test_an_event_is_kept_once_however_many_wait_for_it(initial: bool) -> None:
+    with LiveServer() as server:
+
+        async def wait_for_it() -> list[int]:
+            store = server.cluster.store
+            hub, watchers = _watchers(server, 50)
+            raw = store.create(Key("", "ConfigMap", "default", "a"), _large("a", 200_000))
+            if initial:
+                hub.close()
+                hub, watchers = _watchers(server, 50)
+                for watcher in watchers:
+                    watcher.begin_with([raw], store.revision, ends=False)
+            for watcher in watchers:
+                await watcher.next(0)
+            unsent = [hub.unsent.total]
+            for watcher in watchers[1:]:
+                hub.remove(watcher)
+            unsent.append(hub.unsent.total)
+            await _pieces(watchers[0])
+            hub.close()
+            return [*unsent, hub.unsent.total]
+
+        many, one, none = server.wait(wait_for_it())
+        assert 200_000 < many < 201_000
+        assert (one, none) == (many, 0)
+
+
+def test_initial_events_that_cannot_be_shared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "WATCHERS_BYTES", 1_000_000)
+    with LiveServer() as server:
+
+        async def begin() -> tuple[list[int], list[Watcher], list[int]]:
+            store = server.cluster.store
+            raw = store.create(Key("", "ConfigMap", "default", "a"), _large("a", 200_000))
+            type = server.cluster.catalogue.resource("", "v1", "configmaps")
+            assert type is not None
+            hub, watchers, cut, unsent = WatchHub(server.cluster), list[Watcher](), list[int](), []
+            for i in range(30):
+                form = object_form(TABLE)
+                watcher = Watcher(server.cluster, type, "", EVERYTHING, form, "Object")
+                watcher.cut = functools.partial(cut.append, i)
+                hub.add(watcher)
+                watcher.begin_with([raw], store.revision, ends=False)
+                await watcher.next(0)
+                watchers.append(watcher)
+                unsent.append(hub.unsent.total)
+            hub.close()
+            return unsent, watchers, cut
+
+        unsent, watchers, cut = server.wait(begin())
+        assert max(unsent) <= 1_000_000
+        assert cut == list(range(len(cut))), "not the slowest"
+        assert 20 < len(cut) < 30
+        assert all(watcher.waiting == 0 for watcher in watchers[: len(cut)])
+
+
+def test_a_watch_is_cut_only_in_the_middle_of_an_event() -> None:
+    with LiveServer() as server:
+
+        async def terminate(read: int) -> tuple[bool, bytes]:
+            hub, (watcher,) = _watchers(server, 1)
+            cut: list[bool] = []
+            watcher.cut = lambda: cut.append(True)
+            for i, size in enumerate((10, 200_000)):
+                key = Key("", "ConfigMap", "default", f"c{read}{i}")
+                server.cluster.store.create(key, _large(f"c{read}{i}", size))
+            got = b"".join([bytes(await watcher.next(0)) for _ in range(read)])
+            watcher.terminate()
+            assert await watcher.next(0) == b""
+            hub.remove(watcher)
+            assert hub.unsent.total == 0
+            hub.close()
+            return bool(cut), got
+
+        cut, got = server.wait(terminate(1))
+        assert not cut and got.endswith(b"}\n")
+        cut, got = server.wait(terminate(2))
+        assert cut and not got.endswith(b"}\n")
+
+
+def test_a_watch_that_is_over_ends_after_a_whole_event() -> None:
+    class Written(web.StreamResponse):
+        parts = b""
+
+        async def write(self, data: bytes | bytearray | memoryview) -> None:
+            self.parts += data
+
+    with LiveServer() as server:
+
+        async def feed() -> bytes:
+            hub, (watcher,) = _watchers(server, 1)
+            for name in "abc":
+                server.cluster.store.create(
+                    Key("", "ConfigMap", "default", name), _large(name, 200_000)
+                )
+            streams, response = WatchStreams(server.cluster, hub, Turns()), Written()
+            now = asyncio.get_running_loop().time()
+            await streams._feed(response, watcher, ListOptions(), ends=now)
+            hub.close()
+            return response.parts
+
+        (line,) = server.wait(feed()).splitlines()
+        assert json.loads(line)["object"]["metadata"]["name"] == "a"
 
 
 def test_a_watcher_that_never_reads_is_gone_when_its_time_is_over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from aiohttp import web
@@ -42,14 +43,17 @@ from holdfast.machinery.status import (
     method_not_allowed,
     not_found,
     too_large,
+    too_many_requests,
     unknown_resource,
 )
-from holdfast.serving.limits import Turns
+from holdfast.serving.limits import CHUNK_BYTES, Turns
+from holdfast.serving.unsent import ResponseBudget
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
 _NEED_CONTAINERS = ("log", "exec", "attach", "portforward")
+_BUSY = "Too many requests, please try again later."
 _NO_TOKENS = (
     "ServiceAccounts have no tokens here: this cluster has one user; its token is in the kubeconfig "
     "and allows everything"
@@ -71,12 +75,18 @@ def _usual_options(agent: str) -> WriteOptions:
 
 class ObjectHandler:
     def __init__(
-        self, cluster: ApiState, streams: WatchStreams, turns: Turns, workers: Workers
+        self,
+        cluster: ApiState,
+        streams: WatchStreams,
+        turns: Turns,
+        workers: Workers,
+        responses: ResponseBudget,
     ) -> None:
         self._cluster = cluster
         self._streams = streams
         self._turns = turns
         self._workers = workers
+        self._responses = responses
 
     async def handle(
         self, request: web.BaseRequest, target: RequestTarget, accept: str
@@ -144,7 +154,8 @@ class ObjectHandler:
             raw, gone = writes.delete(call, await self._delete_options(request))
             if gone:
                 await self._settled()
-                return answers.document(raw, media=form.media)
+                body = await self._encoded(request, lambda: to_bytes(raw, form.media))
+                return answers.answer(body, media=form.media)
             return await self._one(request, call, form, raw)
         if target.name and method in ("PUT", "PATCH"):
             return await self._change(request, call, form)
@@ -178,14 +189,19 @@ class ObjectHandler:
             return await self._streams.watch(request, call, options, form, include)
         listed = await self._page(call, options)
         await self._settled()
-        return await self._listed(call, form, include, listed)
+        return await self._listed(request, call, form, include, listed)
 
     async def _page(self, call: ApiRequest, options: ListOptions) -> get.Listed:
         page = get.page(call, options)
         return await self._workers.compute(page.listed) if page.size > MANY else page.listed()
 
     async def _listed(
-        self, call: ApiRequest, form: Form, include: str, listed: get.Listed
+        self,
+        request: web.BaseRequest,
+        call: ApiRequest,
+        form: Form,
+        include: str,
+        listed: get.Listed,
     ) -> web.StreamResponse:
         type = call.type
         if form.kind == "PartialObjectMetadata":
@@ -203,8 +219,32 @@ class ObjectHandler:
             for each in listed.objects[: MANY + 1]
         ]
         heavy = self._workers.is_heavy(keys, type)
-        body = await self._workers.compute(encode) if heavy else encode()
-        return answers.answer(body, 200, form.media)
+        return answers.answer(await self._encoded(request, encode, heavy), 200, form.media)
+
+    async def _encoded(
+        self, request: web.BaseRequest, encode: Callable[[], bytes], heavy: bool = False
+    ) -> bytes:
+        """The body of a response, once it may be sent. It is counted when it is, so nothing else may be
+        awaited in between."""
+        if heavy:
+            await self._admit_response(request)
+            # As many at a time as there are threads: no more may be encoded and not counted yet.
+            async with self._workers.encoding:
+                await self._admit_response(request)
+                return await self._workers.compute(encode)
+        body = encode()
+        if len(body) > CHUNK_BYTES and self._responses.crowded:
+            del body  # so that nothing is kept for those who wait
+            await self._admit_response(request)
+            body = encode()
+        return body
+
+    async def _admit_response(self, request: web.BaseRequest) -> None:
+        """Raises StatusError 429, but not for a write: it is made by now, and has to be answered."""
+        if request.method != "GET":
+            self._responses.make_space()
+        elif not await self._responses.space():
+            raise too_many_requests(_BUSY, 1)
 
     async def _one(
         self, request: web.BaseRequest, call: ApiRequest, form: Form, raw: Raw, code: int = 200
@@ -219,7 +259,8 @@ class ObjectHandler:
             )
         include = request.query.get("includeObject", "") if form.kind else ""
         check_include(include)
-        encoded = self._cluster.encoder.object(type, raw)
+        encoder = self._cluster.encoder
+        encoded = await self._encoded(request, lambda: encoder.object(type, raw))
         if not form.kind and form.media == JSON:
             return answers.answer(encoded, code, form.media)
         now = self._cluster.clock.epoch()
@@ -230,8 +271,7 @@ class ObjectHandler:
             return as_media(encoded, form.media)
 
         heavy = memory_of(encoded) > LARGE
-        body = await self._workers.compute(encode) if heavy else encode()
-        return answers.answer(body, code, form.media)
+        return answers.answer(await self._encoded(request, encode, heavy), code, form.media)
 
     async def _collection(
         self, request: web.BaseRequest, call: ApiRequest, form: Form
@@ -245,7 +285,7 @@ class ObjectHandler:
         for _ in writes.delete_listed(call, listed, options):
             await self._turns.take()
         await self._settled()
-        return await self._listed(call, form, "", listed)
+        return await self._listed(request, call, form, "", listed)
 
     async def _subresource(
         self, request: web.BaseRequest, call: ApiRequest, accept: str

@@ -34,6 +34,7 @@ from holdfast.machinery.status import (
 from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, is_open
 from holdfast.serving.limits import CHUNK_BYTES, IN_FLIGHT, RareLog, Turns
 from holdfast.serving.listener import Connection
+from holdfast.serving.unsent import ResponseBudget
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _PANIC = "This request caused apiserver to panic. Look in the logs for details."
@@ -66,7 +67,8 @@ class ApiServer:
         self._turns = Turns()
         self._workers = Workers(cluster.store)
         streams = WatchStreams(cluster, self._hub, self._turns)
-        self._objects = ObjectHandler(cluster, streams, self._turns, self._workers)
+        self._responses = ResponseBudget()
+        self._objects = ObjectHandler(cluster, streams, self._turns, self._workers, self._responses)
         self._documents = Documents(cluster.catalogue, self._workers.compute)
         self._in_flight = 0
         self._log = RareLog()
@@ -104,16 +106,18 @@ class ApiServer:
         """Sends a large response in pieces, so that other requests are served in between."""
         if not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
             return answer
-        body = memoryview(answer.body)
-        if len(body) <= 4 * CHUNK_BYTES or request.method == "HEAD":
+        if len(answer.body) <= CHUNK_BYTES or request.method == "HEAD" or request.transport is None:
             return answer
+        body = memoryview(answer.body)
         stream = web.StreamResponse(status=answer.status, headers=answer.headers)
         stream.content_length = len(body)
-        await stream.prepare(request)
-        for at in range(0, len(body), CHUNK_BYTES):
-            await self._turns.take()
-            await stream.write(body[at : at + CHUNK_BYTES])
-        await stream.write_eof()
+        with self._responses.sending(answer.body, request.transport.abort) as sending:
+            await stream.prepare(request)
+            for at in range(0, len(body), CHUNK_BYTES):
+                await self._turns.take()
+                with sending.piece(CHUNK_BYTES):
+                    await stream.write(body[at : at + CHUNK_BYTES])
+            await stream.write_eof()
         return stream
 
     def _is_trusted(self, request: web.BaseRequest) -> bool:

@@ -1,18 +1,23 @@
 """Watches: event queues, bookmarks, and streams over HTTP.
 
-Each change is encoded once per form and queued for all watchers of its kind. The queue of a watcher is
-bounded, and so are all queues together. A watcher that does not read fast enough is terminated, as by
-the API server: its queue is dropped, the stream ends after the last whole event, and the client comes
-back with the last revision that it saw. Nothing may be sent after that event, not even a bookmark, or
-the client would skip the dropped events.
+Each change is encoded once per form and queued for all watchers of its kind. An event is sent in
+pieces, the next one when the client has taken the one before: a client that does not read keeps a piece
+of its own, and the rest is shared. The queue of a watcher is bounded, and so is what all watchers hold.
+
+A watcher that does not read fast enough is terminated, as by the API server: its queue is dropped, the
+stream ends after the last whole event, and the client comes back with the last revision that it saw.
+Nothing may be sent after that event, not even a bookmark, or the client would skip the dropped events.
+In the middle of an event the connection is cut, since the rest would have to be kept for the client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from aiohttp import HttpVersion11, web
@@ -33,6 +38,7 @@ from holdfast.serving.limits import (
     WATCHES,
     Turns,
 )
+from holdfast.serving.unsent import UnsentBytes
 
 MAX_PENDING = 20_000
 """How many changes a client may be behind, beside what there was when it began. There is a limit on
@@ -40,6 +46,14 @@ their bytes too (`limits`)."""
 _CHUNK = 256
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 _encode = msgspec.json.Encoder().encode
+
+
+class _Initial(NamedTuple):
+    """An initial event."""
+
+    text: bytes
+    key: Hashable = None
+    """By which watchers share it; None if they cannot."""
 
 
 class Watcher:
@@ -65,15 +79,24 @@ class Watcher:
         """Changes up to this revision are known to the client, or not wanted."""
         self.sent = 0
         """The latest revision sent to the client."""
-        self._backlog: Iterator[bytes | None] = iter(())
+        self._backlog: Iterator[_Initial | None] = iter(())
         """The initial events; encoded while they are sent."""
         self._behind = False
         self._pending: deque[bytes] = deque()
+        self._sending: bytes | None = None
+        """The event that is sent next, or in pieces at the moment."""
+        self._offset = 0
+        """Bytes of `_sending` that were sent."""
         self.waiting = 0
-        """Bytes in `_pending`."""
+        """Bytes in `_pending` and `_sending`."""
+        self.taken_at = 0.0
+        """When the client last took a piece, or had nothing to take."""
+        self._unsent = UnsentBytes()
         self._hub: WatchHub | None = None
         self._ready = asyncio.Event()
         self.closed = False
+        self.cut: Callable[[], None] = lambda: None
+        """Ends the connection."""
 
     @property
     def plain(self) -> bool:
@@ -82,33 +105,45 @@ class Watcher:
     def take(self, change: StoreChange, shared: SharedEncoding) -> None:
         if change.revision <= self.after or self.closed:
             return
-        text = self._encode_change(change, shared)
-        if text is not None:
+        event_type, raw = self._seen(change)
+        if raw is not None:
             self.sent = change.revision
-            self._put(text)
+            self._put(shared.event(self, event_type, raw))
 
-    def begin_with(self, objects: Sequence[Raw], revision: int, ends: bool) -> None:
+    def begin_with(self, objects: Iterable[Raw], revision: int, ends: bool) -> None:
         """Starts with the existing objects, and a bookmark after them if `ends`."""
-        shared = SharedEncoding(self._cluster, keep=False)
         self.after = self.sent = revision
 
-        def sent() -> Iterator[bytes | None]:
+        def sent() -> Iterator[_Initial | None]:
             for raw in objects:
                 if self._selection.everything or self._selection.matches(to_version(self.type, raw)):
-                    yield self._encode_object("ADDED", raw, shared)
+                    yield self._initial("ADDED", raw)
                 else:
                     yield None
             if ends:
-                yield self._bookmark(revision, initial_end=True)
+                yield _Initial(self._bookmark(revision, initial_end=True))
 
         self._backlog, self._behind = sent(), True
 
     def begin_after(self, revision: int, changes: Sequence[StoreChange]) -> None:
         """Starts with the changes after a revision that the client has."""
-        shared = SharedEncoding(self._cluster, keep=False)
         self.after = self.sent = max(revision, changes[-1].revision if changes else 0)
-        self._backlog = (self._encode_change(change, shared) for change in changes)
-        self._behind = True
+
+        def sent() -> Iterator[_Initial | None]:
+            for change in changes:
+                event_type, raw = self._seen(change)
+                yield self._initial(event_type, raw) if raw is not None else None
+
+        self._backlog, self._behind = sent(), True
+
+    def _initial(self, event_type: str, raw: Raw) -> _Initial:
+        if not self.plain:
+            return _Initial(self.encode_in_form(event_type, raw))
+        key = _sharing_key(self.type, event_type, raw)
+        text = self._unsent.find(key)
+        return _Initial(
+            text if text is not None else _plain(self._cluster, self.type, event_type, raw), key
+        )
 
     def bookmark(self, revision: int) -> None:
         if self.closed:
@@ -123,18 +158,10 @@ class Watcher:
         raw = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata}
         return _event("BOOKMARK", _encode(raw)) if self.plain else self.encode_in_form("BOOKMARK", raw)
 
-    def _encode_change(self, change: StoreChange, shared: SharedEncoding) -> bytes | None:
+    def _seen(self, change: StoreChange) -> tuple[str, Raw | None]:
         if self.namespace and change.key.namespace != self.namespace:
-            return None
-        event_type, raw = self._selected_event(change)
-        return self._encode_object(event_type, raw, shared) if raw is not None else None
-
-    def _encode_object(self, event_type: str, raw: Raw, shared: SharedEncoding) -> bytes:
-        return (
-            shared.event(self, event_type, raw)
-            if self.plain
-            else shared.event_in_form(self, event_type, raw)
-        )
+            return "", None
+        return self._selected_event(change)
 
     def error(self, status: Raw) -> None:
         self._put(_event("ERROR", _encode(status)))
@@ -148,54 +175,106 @@ class Watcher:
     def terminate(self) -> None:
         """Ends the watch at once."""
         self.close()
-        self._pending.clear()
-        self._count_waiting(-self.waiting)
-        self._backlog, self._behind = iter(()), False
+        if self.in_event:
+            self.cut()
+        self._drop()
+
+    @property
+    def in_event(self) -> bool:
+        """Whether the client has got a part of an event."""
+        return self._offset > 0
 
     def attach(self, hub: WatchHub) -> None:
-        self._hub = hub
+        self._hub, self._unsent = hub, hub.unsent
 
     def detach(self) -> None:
-        self._count_waiting(-self.waiting)
+        self._drop()
         self._hub = None
 
-    def _count_waiting(self, more: int) -> None:
-        self.waiting += more
-        if self._hub is not None:
-            self._hub.waiting += more
+    def _drop(self) -> None:
+        self._backlog, self._behind = iter(()), False
+        for text in self._pending:
+            self._release(text)
+        self._pending.clear()
+        self._sent_whole()
 
-    async def next(self, timeout: float | None) -> bytes:
-        """The next queued events, at most a batch; empty after the timeout or when the watch has
-        ended."""
+    def _hold(self, text: bytes, key: Hashable = None) -> None:
+        if not self.waiting:
+            self.taken_at = time.monotonic()
+        self._unsent.hold(text, key)
+        self.waiting += len(text)
+
+    def _release(self, text: bytes) -> None:
+        self._unsent.release(text)
+        self.waiting -= len(text)
+
+    async def next(self, timeout: float | None) -> bytes | memoryview:
+        """The next piece of what is queued: some events, or a part of a large one. Empty after the
+        timeout or when the watch has ended."""
+        self.taken_at = time.monotonic()
         while self._behind:
-            text = self._some_backlog()
-            if text:
-                return text
+            piece = self._piece()
+            if piece:
+                return piece
             await asyncio.sleep(0)
-        if not self._pending and not self.closed:
+        if self._sending is None and not self._pending and not self.closed:
             self._ready.clear()
             try:
                 async with asyncio.timeout(timeout):
                     await self._ready.wait()
             except TimeoutError:
                 return b""
-        pending, some, size = self._pending, [], 0
-        while pending and size < CHUNK_BYTES:
-            some.append(pending.popleft())
-            size += len(some[-1])
-        self._count_waiting(-size)
-        return b"".join(some)
+        return self._piece()
 
-    def _some_backlog(self) -> bytes:
-        some, size = [], 0
-        for looked, text in enumerate(self._backlog, 1):
-            if text is not None:
-                some.append(text)
-                size += len(text)
-            if looked == _CHUNK or size >= CHUNK_BYTES:
-                return b"".join(some)
-        self._behind = False
-        return b"".join(some)
+    def _piece(self) -> bytes | memoryview:
+        """At most CHUNK_BYTES; may be empty while there are initial events to look through."""
+        some: list[bytes | memoryview] = []
+        size = looked = 0
+        while self._sending is not None or looked < _CHUNK:
+            if self._sending is None:
+                looked += 1
+                if not self._load_next():
+                    break
+            text = self._sending
+            if text is None:
+                continue
+            end = min(len(text), self._offset + CHUNK_BYTES - size)
+            if end < len(text) and some:
+                break
+            some.append(
+                text if not self._offset and end == len(text) else memoryview(text)[self._offset : end]
+            )
+            size += end - self._offset
+            self._offset = end
+            if end < len(text):
+                break
+            self._sent_whole()
+        return some[0] if len(some) == 1 else b"".join(some)
+
+    def _load_next(self) -> bool:
+        """Makes the next event the one that is sent; initial events may be skipped. False if there is
+        none."""
+        if self._behind:
+            try:
+                event = next(self._backlog)
+            except StopIteration:
+                self._behind = False
+                return bool(self._pending)
+            if event is not None:
+                self._sending = event.text
+                self._hold(event.text, event.key)
+                if self._hub is not None:
+                    self._hub.bound()
+            return True
+        if not self._pending:
+            return False
+        self._sending = self._pending.popleft()
+        return True
+
+    def _sent_whole(self) -> None:
+        if self._sending is not None:
+            self._release(self._sending)
+        self._sending, self._offset = None, 0
 
     def _selected_event(self, change: StoreChange) -> tuple[str, Raw | None]:
         """The event type and object of a change as seen through the selector: an object that starts to
@@ -225,13 +304,16 @@ class Watcher:
         return _event(event_type, _encode(document))
 
     @property
-    def sharing_key(self) -> Hashable:
-        """The key by which watchers share encoded events; None if they cannot be shared."""
-        return None if self._headers else (self._form, self._include)
+    def shape(self) -> Hashable:
+        """Watchers of one type and shape get a change in the same bytes."""
+        return None if self.plain else (self._form, self._include, self._headers)
+
+    def sent_headers(self) -> None:
+        self._headers = False
 
     def _put(self, text: bytes) -> None:
+        self._hold(text)
         self._pending.append(text)
-        self._count_waiting(len(text))
         if len(self._pending) > MAX_PENDING or self.waiting > WATCHER_BYTES:
             self.terminate()
         self._ready.set()
@@ -240,34 +322,34 @@ class Watcher:
 class SharedEncoding:
     """Encodes the events of one change once for all watchers that get the same bytes."""
 
-    def __init__(self, cluster: ApiState, keep: bool = True) -> None:
+    def __init__(self, cluster: ApiState) -> None:
         self._cluster = cluster
-        self._keep = keep
         self._known: dict[Hashable, bytes] = {}
 
-    def event_in_form(self, watcher: Watcher, event_type: str, raw: Raw) -> bytes:
-        sharing = watcher.sharing_key if self._keep else None
-        if sharing is None:
-            return watcher.encode_in_form(event_type, raw)
-        key = (sharing, event_type, watcher.type.api_version, raw["metadata"]["resourceVersion"])
+    def event(self, watcher: Watcher, event_type: str, raw: Raw) -> bytes:
+        key = (watcher.shape, *_sharing_key(watcher.type, event_type, raw))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = watcher.encode_in_form(event_type, raw)
+            if watcher.plain:
+                known = _plain(self._cluster, watcher.type, event_type, raw)
+            else:
+                known = watcher.encode_in_form(event_type, raw)
+            self._known[key] = known
+        watcher.sent_headers()
         return known
 
-    def event(self, watcher: Watcher, event_type: str, raw: Raw) -> bytes:
-        type = watcher.type
-        key = (event_type, type.api_version, raw["metadata"]["resourceVersion"])
-        known = self._known.get(key)
-        if known is None:
-            if event_type == "DELETED":
-                encoded = _encode(ordered(type, to_version(type, raw)))
-            else:
-                encoded = self._cluster.encoder.object(type, raw)
-            known = _event(event_type, encoded)
-            if self._keep:
-                self._known[key] = known
-        return known
+
+def _sharing_key(type: ResourceType, event_type: str, raw: Raw) -> tuple[str, str, str]:
+    return event_type, type.api_version, raw["metadata"]["resourceVersion"]
+
+
+def _plain(cluster: ApiState, type: ResourceType, event_type: str, raw: Raw) -> bytes:
+    """The event with the object itself."""
+    if event_type == "DELETED":
+        encoded = _encode(ordered(type, to_version(type, raw)))
+    else:
+        encoded = cluster.encoder.object(type, raw)
+    return _event(event_type, encoded)
 
 
 class WatchHub:
@@ -276,8 +358,8 @@ class WatchHub:
     def __init__(self, cluster: ApiState) -> None:
         self._cluster = cluster
         self._watchers: dict[tuple[str, str], dict[Watcher, None]] = {}
-        self.waiting = 0
-        """Bytes that wait for watchers, all together."""
+        self.unsent = UnsentBytes()
+        """Events that wait for watchers, all together."""
         self._number = 0
         self._stop = cluster.store.subscribe(self._changed)
 
@@ -288,7 +370,6 @@ class WatchHub:
         kind = (storage_group(watcher.type), watcher.type.kind)
         self._watchers.setdefault(kind, {})[watcher] = None
         self._number += 1
-        self.waiting += watcher.waiting
         watcher.attach(self)
 
     def remove(self, watcher: Watcher) -> None:
@@ -313,12 +394,18 @@ class WatchHub:
             shared = SharedEncoding(self._cluster)
             for watcher in list(watchers):
                 watcher.take(change, shared)
-            if self.waiting > WATCHERS_BYTES:
-                self._terminate_slowest()
+            self.bound()
 
-    def _terminate_slowest(self) -> None:
-        for watcher in sorted(self._all(), key=lambda each: each.waiting, reverse=True):
-            if self.waiting <= WATCHERS_BYTES * 3 // 4:
+    def bound(self) -> None:
+        """Terminates the slowest watchers if too much waits: those for which most has waited longest.
+        One that reads has just taken something, however much there is for it."""
+        if self.unsent.total <= WATCHERS_BYTES:
+            return
+        now = time.monotonic()
+        slow = [watcher for watcher in self._all() if watcher.waiting]
+        slow.sort(key=lambda each: each.waiting * (now - each.taken_at), reverse=True)
+        for watcher in slow:
+            if self.unsent.total <= WATCHERS_BYTES * 3 // 4:
                 return
             watcher.terminate()
 
@@ -349,6 +436,8 @@ class WatchStreams:
             raise too_many_requests("Too many requests, please try again later.", 1)
         selection = select(call.type, options.label_selector, options.field_selector)
         watcher = Watcher(self._cluster, call.type, call.namespace, selection, form, include)
+        if request.transport is not None:
+            watcher.cut = request.transport.abort
         self._begin(watcher, options)
         response = web.StreamResponse(headers={"Content-Type": JSON})
         add_warnings(response, call.warnings)
@@ -408,7 +497,9 @@ class WatchStreams:
         # Only durable changes are sent; the hub passes the others on once they are durable.
         snapshot = store.snapshot(group, kind, at=store.durable)
         start, end = snapshot.span(watcher.namespace or None)
-        watcher.begin_with(snapshot.objects[start:end], snapshot.revision, ends)
+        # Watchers share the snapshot; a slice would be a copy for each.
+        objects = (snapshot.objects[at] for at in range(start, end))
+        watcher.begin_with(objects, snapshot.revision, ends)
 
     def _queue_changes(self, watcher: Watcher, revision: int) -> None:
         group, kind = storage_group(watcher.type), watcher.type.kind
@@ -438,9 +529,10 @@ class WatchStreams:
                 bookmark_at = now + BOOKMARK_SECONDS
                 self._bookmark(watcher)
             if over:
-                rest = await watcher.next(0)
-                if rest:
+                while rest := await watcher.next(0):
                     await response.write(rest)
+                    if not watcher.in_event:
+                        return
                 return
 
     def _bookmark(self, watcher: Watcher) -> None:

@@ -55,6 +55,8 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
         self._store = store
         self._committing = asyncio.Lock()
+        self.encoding = asyncio.Semaphore(_THREADS)
+        """Taken while a response is encoded in a thread."""
 
     async def compute(self, function: Callable[[], T]) -> T:
         """The result of the function, computed in a thread. It must not touch the store."""
