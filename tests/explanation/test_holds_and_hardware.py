@@ -363,6 +363,16 @@ SITUATIONS: dict[str, Row] = {
         ["limits add up to 8 of 8 cpu allowed (100% of allocatable), and its limit is 4"],
         ["RaiseLimitRatio"],
     ),
+    "limits that a node allows to the pod before it": Row(
+        [
+            node("n1", cpu="8", annotations={LIMIT: '{"cpu": 188}'}),
+            limited("a", "1", "15"),
+            limited("e", "1", "1"),
+            limited("p", "1", "1"),
+        ],
+        ["limits add up to 15 of 15040m cpu allowed (188% of allocatable), and its limit is 1"],
+        ["RaiseLimitRatio"],
+    ),
     "gate of Kueue": Row(
         [N1, pod("p", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])],
         ["scheduling gates to remove: kueue.x-k8s.io/admission (removed by Kueue on admission)"],

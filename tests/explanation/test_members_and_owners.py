@@ -171,6 +171,23 @@ def test_a_reservation_that_one_pod_used_up() -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("", "no reservation has it among its owners"),
+        ("r", "the one that has it among its owners has ended: r"),
+        ("rs", "all that have it among their owners have ended: r, s"),
+    ],
+)
+def test_a_required_reservation_whose_owner_it_is_has_ended(names: str, text: str) -> None:
+    status = {"phase": "Succeeded", "nodeName": "n1"}
+    ended = [reservation(name, "8", app="web", uid=name) | {"status": status} for name in names]
+    affinity = affinity_to({"reservationSelector": {}})
+    asking = pod("p", "4", labels={"app": "web"}, annotations=affinity)
+    report = as_they_are("Pod", "p", N1, *ended, asking)
+    assert report.details == [f"it requires a reservation, and {text}"]
+
+
+@pytest.mark.parametrize(
     ("status", "why"),
     [
         ({"phase": "Succeeded", "currentOwners": [{"namespace": "default", "name": "w"}]}, USED_UP),

@@ -1,26 +1,42 @@
 """Higher ratios of limits to allocatable for a node, which then takes pods with more limits."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
+
+_MOST_RAISES = 5
 
 
 def consider_limit_ratios(advisor: Advisor, pod: PodRecord, rows: Iterable[int]) -> None:
     """The lowest ratios with which a node takes the pod, on the first node where these help."""
     for row in rows:
-        higher = _higher(advisor.snapshot, pod, row)
-        if higher is not None and advisor.propose_once(("RaiseLimitRatio",), higher):
+        for higher in _ratios_to_try(advisor, pod, row):
+            if advisor.propose_once(("RaiseLimitRatio",), higher):
+                return
+
+
+def _ratios_to_try(advisor: Advisor, pod: PodRecord, row: int) -> Iterator[Repair]:
+    """For the pod alone; then with those that are tried before it and start there with a higher
+    ratio."""
+    snapshot = advisor.snapshot
+    higher = _higher(snapshot, pod, row)
+    for _ in range(_MOST_RAISES):
+        if higher is None:
             return
+        yield higher
+        with applied(snapshot, higher.change.objects), started_before(snapshot, advisor.goal):
+            higher = _higher(snapshot, pod, row)
 
 
 def _higher(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Repair | None:

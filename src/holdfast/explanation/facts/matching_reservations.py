@@ -1,7 +1,7 @@
 """The reservations whose owners match a pod and why each can be used or not; and those that it only
 misses by a misspelling or its namespace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_IGNORED
@@ -225,7 +225,7 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         if affinity.affinity is not None and (terms := _terms_text(affinity.affinity)):
             yield f"it requires a reservation with {terms}, by its own labels or those of its node"
         if not any(reservations.members.get(spec) for spec in matching):
-            yield "it requires a reservation, and no reservation has it among its owners"
+            yield _no_owner_text(reservations.known.values(), pod.cls)
         return
     reservation = reservations.get(affinity.by_name)
     if reservation is None:
@@ -241,6 +241,16 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
     elif reservation.entry is None and reservations.calendar.get(reservation.uid) is None:
         named = f"the reservation it names, {reservation.name}"
         yield f"{named}, has no node yet"
+
+
+def _no_owner_text(known: Iterable[ReservationInfo], cls: PodClass) -> str:
+    ended = sorted(each.name for each in known if each.finished and _matches_owner(each, cls))
+    if not ended:
+        return "it requires a reservation, and no reservation has it among its owners"
+    which = "the one that has it among its owners has ended"
+    if len(ended) > 1:
+        which = "all that have it among their owners have ended"
+    return f"it requires a reservation, and {which}: {few(ended, _NAMED)}"
 
 
 def pending_reservations(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReservationInfo]:
