@@ -42,7 +42,7 @@ def test_all_chapters_are_as_expected_on_a_local_cluster() -> None:
         "urgent is Available in the place of one of them",
         "it names the reservation in the way: web-",
         "6 chapters, ",
-        "$ holdfast up --nodes 3 &",
+        "$ holdfast up --nodes 3 --detach",
     ):
         assert shown in done.stdout, done.stdout
 

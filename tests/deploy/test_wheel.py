@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.up_process import Running
+from harness.up_process import Client, Running, end_detached
 from holdfast.sim.examples import examples
 
 ROOT = Path(__file__).parents[2]
@@ -64,3 +64,8 @@ def test_the_wheel_works_without_the_clone(tmp_path: Path, monkeypatch: pytest.M
         status, answer = up.client.ask("POST", RESERVATIONS, BOTH)
     assert status == 422
     assert "expires cannot be given together with ttl; keep one of them" in answer["message"]
+    printed = holdfast(tmp_path, "up", "--detach", "--no-dashboard")
+    try:
+        assert Client(tmp_path / "holdfast.kubeconfig").get("/api/v1/nodes")["items"] == []
+    finally:
+        end_detached(printed)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
+import re
+import select
 import signal
 import ssl
 import subprocess
@@ -129,3 +132,29 @@ class Running:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+# `holdfast up --detach`
+
+
+def detached_process(printed: str) -> int:
+    """The process that the command says how to stop; 0 if it says nothing of the kind."""
+    found = re.search(r"^To stop it: kill (\d+)$", printed, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def end_detached(printed: str | Path) -> None:
+    """Stops the process as the command said, and returns when it has ended."""
+    if isinstance(printed, Path):
+        printed = printed.read_text() if printed.exists() else ""
+    process = detached_process(printed)
+    if not process:
+        return
+    # A descriptor of the process becomes readable when it ends; it is nobody's child any more.
+    handle = os.pidfd_open(process)
+    try:
+        os.kill(process, signal.SIGTERM)
+        ended, _, _ = select.select([handle], [], [], _PATIENCE)
+        assert ended, f"process {process} did not end"
+    finally:
+        os.close(handle)

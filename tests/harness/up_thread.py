@@ -22,7 +22,6 @@ from unittest.mock import patch
 
 from harness.up_process import Client
 from holdfast.api.kinds import kind_info
-from holdfast.cli import up as up_command
 from holdfast.cli.app import load_command
 from holdfast.kube.client import path_of
 from holdfast.local import cluster_loop
@@ -87,7 +86,7 @@ class UpThread:
         out = io.StringIO()
         with (
             redirect_stdout(out),
-            patch.object(up_command, "serve", self._serve),
+            patch.object(local_up, "serve", self._serve),
             patch.object(local_up, "EmbeddedCluster", _ObservedCluster),
         ):
             self._thread.start()

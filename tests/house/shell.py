@@ -1,7 +1,8 @@
 """A shell in which the commands of a page are typed, in their order.
 
 `holdfast` is called in this process and `kubectl` as the program that it is, both against one cluster:
-`holdfast up` in a thread of this process, over HTTP. `kubectl wait` and the like see time pass quickly.
+`holdfast up` in a thread of this process, over HTTP, also with `--detach` (`test_pasted_blocks.py`
+has the processes). `kubectl wait` and the like see time pass quickly.
 `holdfast run` and `holdfast provisioner` are processes that have to become ready and end with status 0;
 `holdfast bench` runs its workloads on a few nodes.
 
@@ -17,11 +18,12 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -30,7 +32,9 @@ from harness.holdfast_process import holdfast
 from harness.served_cluster import Done, call
 from harness.up_thread import UpThread
 from holdfast.bench.workload import find
+from holdfast.cli import up as up_command
 from holdfast.cli.app import COMMANDS, load_command
+from holdfast.cli.detached_process import how_to_stop
 from house.markdown import pipelines
 from house.source import REPOSITORY
 
@@ -154,6 +158,9 @@ class Shell:
 
     def _run_holdfast(self, words: list[str], stdin: str) -> Done:
         name = words[0]
+        if name == "up" and "--detach" in words:
+            with patch.object(up_command, "detach", self._detach):
+                return call(*words)
         if name == "up":
             return Done(0, self.bring_up(*words[1:]).printed, "")
         if name in ("run", "provisioner"):
@@ -164,6 +171,10 @@ class Shell:
         if name in asks and "--snapshot" not in words:
             self.cluster.settle()
         return call(*words)
+
+    def _detach(self, words: Sequence[str], log: Path, reads_stdin: bool) -> None:
+        """As `detached_process.detach`, in a thread instead of a process."""
+        print(self.bring_up(*words[1:]).printed + how_to_stop(os.getpid(), log), end="")
 
     def _run_until_ready(self, words: list[str]) -> Done:
         flags = list(words[1:])

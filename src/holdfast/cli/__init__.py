@@ -12,7 +12,7 @@
     reserve              `holdfast reserve`; `reservation_builder` makes the Reservation,
                          `reservation_outcome` waits for it
     run                  `holdfast run`, `holdfast provisioner`
-    up                   `holdfast up`
+    up                   `holdfast up`; `detached_process` runs it in the background
     config               `holdfast config`, `holdfast crds`
     client, snapshot     reads an API server; a scheduler that was fed everything it has
     options, printing    options and errors that commands share; tables, YAML and JSON

@@ -1,10 +1,13 @@
-"""`holdfast up`: a cluster in this process, until it is stopped."""
+"""`holdfast up`: a cluster in this process, until it is stopped; with `--detach`, in another one.
+
+What serves a cluster is imported by the process that serves it.
+"""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +16,9 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
 from holdfast.api.plurals import number_of
 from holdfast.api.times import format_duration
+from holdfast.cli.completers import files
 from holdfast.cli.dashboards import serve_local
+from holdfast.cli.detached_process import announce, detach, words_of
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     Failure,
@@ -26,18 +31,22 @@ from holdfast.cli.options import (
     warn_of_plugins,
 )
 from holdfast.local.node_objects import DEFAULT_SHAPE, MOST_GPUS, NodeShape
-from holdfast.local.up import JOBS_RUN_FOR, NotApplied, Up, UpSettings, serve
 from holdfast.snapshot.manifests import InvalidInput, load_files
+
+if TYPE_CHECKING:
+    from holdfast.local.up import Up, UpSettings
 
 KUBECONFIG = "holdfast.kubeconfig"
 
 
 def up(
+    context: typer.Context,
     config: Annotated[
         str | None,
         optional(
             metavar="F",
             help="Scheduler configuration file (KubeSchedulerConfiguration).",
+            complete=files,
         ),
     ] = None,
     nodes: Annotated[
@@ -66,6 +75,7 @@ def up(
             metavar="F",
             help=f"A file of Node manifests; the annotation {SIM_COUNT} makes several of one. "
             "May be repeated.",
+            complete=files,
         ),
     ] = None,
     jobs_run_for: Annotated[
@@ -75,12 +85,13 @@ def up(
             help="How long pods of Jobs run before they succeed; `unlimited`: until they are deleted. "
             f"The annotation {SIM_RUNS_FOR} of a pod takes precedence.",
         ),
-    ] = format_duration(JOBS_RUN_FOR),
+    ] = "10s",
     apply: Annotated[
         list[str] | None,
         optional(
             metavar="F",
             help="A file of manifests to apply at the start; may be repeated.",
+            complete=files,
         ),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
@@ -95,6 +106,7 @@ def up(
         optional(
             metavar="D",
             help="Directory that keeps the cluster's state across restarts.",
+            complete=files,
         ),
     ] = None,
     in_memory: Annotated[
@@ -105,8 +117,17 @@ def up(
         optional(
             metavar="F",
             help=f"Where to write the kubeconfig (default: {KUBECONFIG}, or kubeconfig in --data-dir).",
+            complete=files,
         ),
     ] = None,
+    detached: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            help="Run the cluster in the background and return when it is ready. Its log is a file in "
+            "--data-dir, or else beside the kubeconfig.",
+        ),
+    ] = False,
     dashboard_port: Annotated[
         int | None,
         typer.Option(
@@ -125,12 +146,15 @@ def up(
 ) -> None:
     """Run a local cluster: API server, scheduler, simulated nodes.
 
-    All parts run in this process. The cluster is ready when the kubeconfig is written, and stops on
+    All parts run in one process. The cluster is ready when the kubeconfig is written, and stops on
     Ctrl-C or SIGTERM.
 
     Examples:
       # Three nodes; then use kubectl --kubeconfig holdfast.kubeconfig
       holdfast up --nodes 3
+
+      # The same in the background; it prints how to stop it
+      holdfast up --nodes 3 --detach
 
       # Keep the state across restarts, and begin with some objects
       holdfast up --nodes 3 --data-dir cluster --apply app.yaml
@@ -145,14 +169,20 @@ def up(
     if shape != DEFAULT_SHAPE and not nodes:
         raise Failure(1, ["--node-cpu, --node-memory and --node-gpus are for the nodes of --nodes N"])
     run_for = read_jobs_run_for(jobs_run_for)
+    kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
+    if detached:
+        reads_stdin = "-" in (config, *(apply or ()), *(node_file or ()))
+        _detach(words_of(context, without="detached"), kubeconfig.absolute(), data_dir, reads_stdin)
+        return
     log_to_stderr()
     setup = load_setup(config)
     warn_of_plugins([setup])
     for warning in setup.configuration.cautions:
         typer.echo(f"warning: {config}: {warning}", err=True)
+    from holdfast.local.up import NotApplied, UpSettings
+
     try:
         documents = _load("--apply", apply or ())
-        kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
         if data_dir is not None:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = UpSettings(
@@ -177,6 +207,23 @@ def up(
         raise Failure(1, str(error).splitlines()) from None
 
 
+def _detach(options: list[str], kubeconfig: Path, data_dir: Path | None, reads_stdin: bool) -> None:
+    """Raises Failure."""
+    log = kubeconfig.with_name(f"{kubeconfig.name}.log")
+    is_new = False
+    if data_dir is not None:
+        log, is_new = data_dir.absolute() / "holdfast.log", not data_dir.exists()
+        with suppress(OSError):  # the other process reports it
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        detach(["up", *options], log, reads_stdin)
+    except Failure:
+        if data_dir is not None and is_new:
+            with suppress(OSError):
+                data_dir.rmdir()
+        raise
+
+
 def _load(flag: str, files: Sequence[str]) -> list[Document]:
     """Raises Failure, InvalidInput."""
     found: list[Document] = []
@@ -188,33 +235,37 @@ def _load(flag: str, files: Sequence[str]) -> list[Document]:
     return found
 
 
-async def _serve(settings: UpSettings, dashboard_port: int | None, config: str | None) -> None:
+async def _serve(settings: "UpSettings", dashboard_port: int | None, config: str | None) -> None:
     """Serves the cluster, and its dashboard unless the port is None."""
+    from holdfast.local.up import serve
+
     async with AsyncExitStack() as ends:
 
-        async def started(running: Up) -> None:
+        async def started(running: "Up") -> None:
             address = ""
             if dashboard_port is not None:
                 dashboard = await serve_local(running, dashboard_port, settings.kubeconfig, config)
                 ends.push_async_callback(dashboard.close)
                 address = dashboard.address
-            _print_addresses(running, settings, address)
+            banner = "".join(f"{line}\n" for line in _banner(running, settings, address))
+            typer.echo(banner, nl=False)
+            announce(banner)
 
         await serve(settings, started)
 
 
-def _print_addresses(running: Up, settings: UpSettings, dashboard: str) -> None:
+def _banner(running: "Up", settings: "UpSettings", dashboard: str) -> Iterator[str]:
     count = running.store.count("", "Node")
     kept = f"state in {settings.folder}" if settings.folder else "state in memory"
-    typer.echo(f"Holdfast is up: {number_of(count, 'node')}, {kept}")
+    yield f"Holdfast is up: {number_of(count, 'node')}, {kept}"
     if running.kept_nodes:
         existed = f"{running.kept_nodes} of them existed already"
-        typer.echo(f"  {existed}, unchanged; --node-… options apply to new nodes only")
-    typer.echo(f"  API server  {running.address}")
-    typer.echo(f"  kubeconfig  {settings.kubeconfig}")
+        yield f"  {existed}, unchanged; --node-… options apply to new nodes only"
+    yield f"  API server  {running.address}"
+    yield f"  kubeconfig  {settings.kubeconfig}"
     if dashboard:
-        typer.echo(f"  dashboard   {dashboard}")
+        yield f"  dashboard   {dashboard}"
     if settings.jobs_run_for is not None:
         after = format_duration(settings.jobs_run_for)
-        typer.echo(f"  Jobs        pods succeed after {after} (--jobs-run-for)")
-    typer.echo(f"Try: kubectl --kubeconfig {settings.kubeconfig} get nodes")
+        yield f"  Jobs        pods succeed after {after} (--jobs-run-for)"
+    yield f"Try: kubectl --kubeconfig {settings.kubeconfig} get nodes"

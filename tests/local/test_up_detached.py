@@ -1,0 +1,160 @@
+"""`holdfast up --detach`: returns when the cluster is ready, or with the errors."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.up_process import Client, Running, detached_process, end_detached
+from holdfast.cli.app import load_command
+from holdfast.cli.detached_process import READY_DESCRIPTOR, announce, words_of
+from holdfast.cli.options import Failure
+
+COMMAND = [sys.executable, "-m", "holdfast", "up", "--detach"]
+NODE = "{apiVersion: v1, kind: Node, metadata: {name: mine}, status: {capacity: {cpu: '4'}}}"
+
+
+class Folder:
+    """Where `up --detach` is run, and what runs from there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._printed: list[str] = []
+
+    def up(self, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*COMMAND, *options], cwd=self.path, input=stdin, capture_output=True, text=True, timeout=60
+        )
+        self._printed.append(done.stdout)
+        return done
+
+    def end(self) -> None:
+        while self._printed:
+            end_detached(self._printed.pop())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    found = Folder(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "kubeconfig", "log"),
+    [
+        ([], "holdfast.kubeconfig", "holdfast.kubeconfig.log"),
+        (["--in-memory", "--kubeconfig-out", "mine.yaml"], "mine.yaml", "mine.yaml.log"),
+        (["--data-dir", "data"], "data/kubeconfig", "data/holdfast.log"),
+        (["--data-dir", "data", "--kubeconfig-out", "k"], "k", "data/holdfast.log"),
+    ],
+)
+def test_it_returns_when_the_cluster_can_be_used(
+    folder: Folder, options: list[str], kubeconfig: str, log: str
+) -> None:
+    done = folder.up("--nodes", "2", "--no-dashboard", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    client = Client(folder.path / kubeconfig)
+    assert len(client.get("/api/v1/nodes")["items"]) == 2
+    first, *_, where, stop = done.stdout.splitlines()
+    assert first.startswith("Holdfast is up: 2 nodes")
+    process = detached_process(done.stdout)
+    assert where == f"Runs as process {process}, log in {folder.path / log}"
+    assert stop == f"To stop it: kill {process}"
+    assert os.getsid(process) == process, "a session of its own: it outlives the terminal"
+    assert (folder.path / log).stat().st_mode & 0o777 == 0o600
+    folder.end()
+    with pytest.raises(ConnectionRefusedError):
+        client.get("/api/v1/nodes")
+    assert (folder.path / log).read_text() in done.stdout
+
+
+def test_manifests_can_come_from_stdin(folder: Folder) -> None:
+    assert folder.up("--apply", "-", "--no-dashboard", stdin=NODE).returncode == 0
+    (node,) = Client(folder.path / "holdfast.kubeconfig").get("/api/v1/nodes")["items"]
+    assert node["metadata"]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--apply", "none.yaml"], "error: none.yaml: No such file or directory"),
+        (["--config", "bad.yaml"], "error: bad.yaml: "),
+        (["--host", "192.0.2.1"], "error: cannot listen on 192.0.2.1:0: "),
+        (["--data-dir", "data", "--config", "bad.yaml"], "error: bad.yaml: "),
+        (["--kubeconfig-out", "no/where"], "no directory"),
+        (["--data-dir", "data", "--in-memory"], "cannot be given together"),
+    ],
+)
+def test_errors_and_status_of_a_cluster_that_cannot_start(
+    folder: Folder, options: list[str], message: str
+) -> None:
+    (folder.path / "bad.yaml").write_text("{apiVersion: v1, kind: Nonsense}")
+    done = folder.up(*options)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert [path.name for path in folder.path.iterdir()] == ["bad.yaml"], "nothing is left behind"
+
+
+def test_ctrl_c_while_it_starts_stops_it(tmp_path: Path) -> None:
+    manifests = tmp_path / "manifests.yaml"
+    os.mkfifo(manifests)
+    with subprocess.Popen([*COMMAND, "--apply", str(manifests)], cwd=tmp_path) as process:
+        writer = os.open(manifests, os.O_WRONLY)  # returns when the other process reads it
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    with pytest.raises(BrokenPipeError):
+        os.write(writer, b"{}")  # nobody reads it any more
+    os.close(writer)
+    assert not (tmp_path / "holdfast.kubeconfig").exists()
+
+
+def test_a_cluster_that_nobody_waits_for_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setenv(READY_DESCRIPTOR, str(writing))
+    with pytest.raises(Failure, match="the process that started this one ended"):
+        announce("ready\n")
+    announce("without --detach there is nobody to notify")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--nodes", "3", "--detach"],
+        ["--apply", "a", "--apply", "-x", "--node-file", "n", "--data-dir", "d d", "--config", "-"],
+        ["--no-dashboard", "--in-memory", "--port", "8080", "--jobs-run-for", "unlimited"],
+        ["--dashboard-port", "0", "--kubeconfig-out", "k", "--authorization-always-allow-paths", ""],
+    ],
+)
+def test_the_other_process_gets_the_same_options(words: list[str]) -> None:
+    command = load_command("up")
+    given = command.make_context("up", list(words))
+    passed = command.make_context("up", words_of(given, without="detached"))
+    assert passed.params == given.params | {"detached": False}
+
+
+@pytest.mark.parametrize("options", [[], ["--detach"]])
+def test_the_kubeconfig_of_a_running_cluster_is_not_replaced(
+    tmp_path: Path, folder: Folder, options: list[str]
+) -> None:
+    with Running(tmp_path, "--no-dashboard") as running:
+        written = running.kubeconfig.read_text()
+        again = [sys.executable, "-m", "holdfast", "up", *options, "--kubeconfig-out"]
+        done = subprocess.run(
+            [*again, str(running.kubeconfig)], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1
+        for named in (str(running.kubeconfig), running.client.server.geturl(), "--kubeconfig-out"):
+            assert named in done.stderr
+        assert running.kubeconfig.read_text() == written
+        assert folder.up("--no-dashboard", "--kubeconfig-out", "other").returncode == 0
+        folder.end()
+        running.kill()
+    done = folder.up("--no-dashboard", "--kubeconfig-out", str(running.kubeconfig))
+    assert done.returncode == 0, "that of a cluster that has ended is replaced"
