@@ -44,7 +44,12 @@ def reservation(**changes: Any) -> Raw:
     container = {"name": "main", "resources": {"requests": {"cpu": changes.pop("cpu", "4")}}}
     owner = {"controller": {"kind": "Job", "name": "train", "namespace": "research"}}
     spec = {
-        "template": {"spec": {"containers": [container] * changes.pop("containers", 1)}},
+        "template": {
+            "spec": {
+                "containers": [container] * changes.pop("containers", 1),
+                **changes.pop("pod", {}),
+            }
+        },
         "owners": [changes.pop("owner", owner)],
         "ttl": changes.pop("ttl", "8h"),
     }
@@ -63,15 +68,43 @@ def rejections(item: Raw) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "allowed", [{}, {"cpu": "32"}, {"cpu": "500m"}, {"ttl": "24h"}, {"ttl": "90m"}]
+    "allowed",
+    [
+        {},
+        {"cpu": "32"},
+        {"cpu": "500m"},
+        {"ttl": "24h"},
+        {"ttl": "90m"},
+        {"pod": {"initContainers": []}},
+        {"pod": {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "32"}}}]}},
+        {"pod": {"nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]}},
+    ],
 )
 def test_the_policy_allows(allowed: Raw) -> None:
     assert not rejections(reservation(**allowed))
 
 
+BIG: Raw = {"requests": {"cpu": "60"}}
+SMALL: Raw = {"requests": {"cpu": "1"}}
+
+
 @pytest.mark.parametrize(
     ("item", "message"),
     [
+        ({"pod": {"initContainers": [{"name": "i", "resources": BIG}]}}, "init containers included"),
+        ({"pod": {"initContainers": [{"name": "i"}]}}, "init containers included"),
+        (
+            {"pod": {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": "60"}}}]}},
+            "init containers included",
+        ),
+        (
+            {"pod": {"initContainers": [{"name": "i", "restartPolicy": "Always", "resources": SMALL}]}},
+            "no sidecars",
+        ),
+        ({"pod": {"overhead": {"cpu": "60"}}}, "no overhead"),
+        ({"pod": {"overhead": {}}}, "no overhead"),
+        ({"pod": {"resources": BIG}}, "no pod-level resources"),
+        ({"pod": {"resources": {"limits": {"cpu": "60"}}}}, "no pod-level resources"),
         ({"name": "friday"}, "the name must begin with research-"),
         ({"cpu": "33"}, "at most 32"),
         ({"containers": 2}, "exactly one container"),
