@@ -12,6 +12,7 @@ import yaml
 
 from harness.objects import pod, reservation
 from harness.served_cluster import ServedCluster, call
+from holdfast.metrics.cluster_metrics import limit_ratios
 
 HELD_AND_FREE = ["CPU-HELD", "CPU-FREE", "MEMORY-HELD", "MEMORY-FREE"]
 QUEUE = {
@@ -142,6 +143,35 @@ def test_limits_have_a_column_only_where_there_are_some(cluster: ServedCluster) 
     assert "CPU-LIMITS" in headers
     assert "MEMORY-LIMITS" not in headers, "no pod states a limit of memory"
     assert len(headers) == len(set(headers)), "a column is there twice"
+
+
+def test_every_command_shows_the_same_sum_of_limits(cluster: ServedCluster) -> None:
+    """node-2 has a reservation of 1 of 8 cpu and no pods; LimitAware counts what it reserves."""
+    header, row = cluster("get", "nodes", "node-2", "-o", "wide").rows()
+    assert dict(zip(header, row, strict=True))["CPU-LIMITS"] == "12%"
+    described = cluster("describe", "node", "node-2").lines
+    (cpu,) = [line.split() for line in described if line.split()[:1] == ["cpu"]]
+    assert cpu[-1] == "12%"
+    explained = cluster("explain", "node", "node-2").lines
+    (cpu,) = [line.split() for line in explained if line.split()[:1] == ["cpu"]]
+    assert cpu[-1] == "12%"
+    (sample,) = [
+        sample
+        for sample in limit_ratios(cluster.embedded.world.scheduler.cluster).samples
+        if sample.labels == {"node": "node-2", "resource": "cpu"}
+    ]
+    assert sample.value == 0.125
+
+
+def test_the_bound_of_the_sum_of_limits_is_shown(tmp_path: Path) -> None:
+    with ServedCluster(tmp_path) as cluster:
+        bound = {"node.koordinator.sh/limit-to-allocatable": json.dumps({"cpu": "188%"})}
+        cluster.merge("/api/v1/nodes/node-1", {"metadata": {"annotations": bound}})
+        header, *rows = cluster("get", "nodes", "-o", "wide").rows()
+        at = header.index("CPU-LIMITS")
+        assert [row[at] for row in rows] == ["0%/188%", "0%"]
+        described = cluster("describe", "node", "node-1").lines
+        assert any(line.split()[:1] == ["cpu"] and line.endswith("0%/188%") for line in described)
 
 
 def test_a_field_to_sort_by_that_no_object_has(cluster: ServedCluster) -> None:

@@ -17,6 +17,7 @@ from holdfast.api.resources import is_extended
 from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
+from holdfast.scheduler.cluster.limit_sums import UNLIMITED
 from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
@@ -149,14 +150,35 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
 
 
 def limited_resources(cluster: Cluster, node: str) -> set[str]:
-    """The resources of which pods on a node state limits that may differ from what they request; those
-    of extended resources do not. Where they state none, LimitAware counts what they request."""
-    row = cluster.nodes.row(node)
-    pods = cluster.ledger.pods.get(row, {}).values() if row is not None else ()
-    specs = [cls.pod.spec for cls in {pod.cls.id: pod.cls for pod in pods}.values()]
+    """The resources of which the sum of limits on a node is of interest: some node bounds it, or some
+    pod or reservation in the cluster states a limit that may differ from what it requests; limits of
+    extended resources do not. LimitAware counts pods and reservations without a limit by their
+    requests, so these resources have a sum on every node."""
+    if cluster.nodes.row(node) is None:
+        return set()
+    classes = {cls.id: cls for cls in cluster.classes if cls.placed}
+    classes |= {entry.pod.cls.id: entry.pod.cls for entry in cluster.ledger.reservations}
+    specs = [cls.pod.spec for cls in classes.values()]
     parts = [each.resources for spec in specs for each in (*spec.containers, *spec.init_containers)]
     parts += [spec.resources for spec in specs if spec.resources is not None]
-    return {name for each in parts for name in each.limits if not is_extended(name)}
+    stated = {name for each in parts for name in each.limits if not is_extended(name)}
+    bounded = {name for name in cluster.classes.counted if _is_bounded(cluster, name)}
+    return stated | bounded
+
+
+def _is_bounded(cluster: Cluster, resource: str) -> bool:
+    return any(column(resource) is not None for column in cluster.limits.columns)
+
+
+def allowed_limit(cluster: Cluster, node: str, resource: str) -> float | None:
+    """The ratio to allocatable that the sum of limits of a resource may have on a node, if it is
+    bounded."""
+    row, slot = cluster.nodes.row(node), cluster.nodes.slot(resource)
+    if row is None:
+        return None
+    most = min((ceiling(resource, row) for ceiling in cluster.limits.ceilings), default=UNLIMITED)
+    allocatable = cluster.nodes.allocatable.item(slot, row)
+    return most / allocatable if most < UNLIMITED and allocatable else None
 
 
 def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:

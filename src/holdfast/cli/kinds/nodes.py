@@ -11,6 +11,7 @@ from holdfast.snapshot.cluster_snapshot import (
     CAPACITY,
     ClusterSnapshot,
     NodeAmounts,
+    allowed_limit,
     claimed_devices,
     limited_resources,
     node_amounts,
@@ -39,8 +40,8 @@ class NodeKind(SnapshotKind):
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
         others = _extended(resources)
-        stated = {each for name in amounts for each in limited_resources(snapshot.cluster, name)}
-        limited = stated & set(resources)
+        # The same for every node
+        limited = limited_resources(snapshot.cluster, next(iter(amounts), "")) & set(resources)
         for resource in resources:
             columns += _columns(resource, limited)
         if others:
@@ -67,9 +68,14 @@ class NodeKind(SnapshotKind):
         taints = (raw.get("spec") or {}).get("taints") or ()
         text.listed("Taints", [taint_text(taint) for taint in taints])
         headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
-        limits = cluster.limits.ratios(amounts).get(name, {})
-        limits = {each: limits[each] for each in limited_resources(cluster, name) if each in limits}
-        lines = [[*_line(each, of), _percent(limits.get(each))] for each, of in sorted(amounts.items())]
+        ratios = cluster.limits.ratios(amounts).get(name, {})
+        limited = limited_resources(cluster, name)
+        limits = {
+            each: _limit_text(ratio, allowed_limit(cluster, name, each))
+            for each, ratio in ratios.items()
+            if each in limited
+        }
+        lines = [[*_line(each, of), limits.get(each, "")] for each, of in sorted(amounts.items())]
         text.table("Capacity", headers, lines)
         holds = [
             [
@@ -131,7 +137,9 @@ def _cells(
         amount = amounts.get(resource, none)
         figures = [amount.allocatable, amount.requested, amount.held, amount.free]
         cells += [shown(resource, each) for each in (figures[2:] if resource == _PODS else figures)]
-        cells += [_percent(limits.get(resource))] if resource in limited - {_PODS} else []
+        if resource in limited - {_PODS}:
+            allowed = allowed_limit(snapshot.cluster, _name(raw), resource)
+            cells.append(_limit_text(limits.get(resource), allowed))
     extended = _extended(resources)
     others = {name: amounts[name] for name in extended if name in amounts}
     if len(extended) == 1:
@@ -205,9 +213,12 @@ def _line(resource: str, of: NodeAmounts) -> list[str]:
     return [resource, *(shown(resource, amount) for amount in amounts)]
 
 
-def _percent(ratio: float | None) -> str:
-    """Limits as a percentage of allocatable."""
-    return f"{100 * ratio:.0f}%" if ratio is not None else "<none>"
+def _limit_text(ratio: float | None, allowed: float | None) -> str:
+    """The sum of limits as a percentage of allocatable, and the percentage that is allowed, if there
+    is a bound: `50%`, `50%/125%`."""
+    if ratio is None:
+        return ""
+    return f"{100 * ratio:.0f}%" + (f"/{100 * allowed:.0f}%" if allowed is not None else "")
 
 
 def _name(raw: Raw) -> str:
