@@ -145,6 +145,41 @@ def test_limits_have_a_column_only_where_there_are_some(cluster: ServedCluster) 
     assert len(headers) == len(set(headers)), "a column is there twice"
 
 
+@pytest.mark.parametrize("change", ["none", "deleted", "recreated", "expired", "pod ended"])
+@pytest.mark.parametrize("others", [0, 1], ids=["one reservation", "several"])
+def test_a_pod_is_shown_with_the_reservation_that_counts_it(
+    tmp_path: Path, change: str, others: int
+) -> None:
+    path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations/peak"
+
+    def peak(node: str) -> dict[str, Any]:
+        return reservation("peak", "4", "web", allocateOnce=False, pod={"nodeName": node})
+
+    with ServedCluster(tmp_path) as cluster:
+        cluster.create(peak("node-1"), reservation("once", "1", "db")).settle()
+        cluster.create(pod("web-0", "2", "web")).settle()
+        if others:
+            cluster.create(pod("db-0", "1", "db")).settle()
+        if change in ("deleted", "recreated"):
+            assert cluster.server.delete(path).code == 200
+            cluster.settle()
+        if change == "recreated":
+            cluster.create(peak("node-2")).settle()
+        if change == "expired":
+            cluster.merge(f"{path}/status", {"status": {"phase": "Failed"}})
+            cluster.settle()
+        if change == "pod ended":
+            ended = {"status": {"phase": "Succeeded"}}
+            cluster.merge("/api/v1/namespaces/default/pods/web-0/status", ended)
+            cluster.settle()
+        used = {row[0]: row[4] for row in cluster("get", "pods").rows()[1:]}
+        assert used["web-0"] == ("peak" if change == "none" else "<none>")
+        assert used.get("db-0", "once") == "once", "to allocate once: it has succeeded with its pod"
+        described = cluster("describe", "node", "node-1").lines
+        last = [line.split()[-1] for line in described if line.split()[:2] == ["default", "web-0"]]
+        assert last == ([] if change == "pod ended" else [used["web-0"]])
+
+
 def test_every_command_shows_the_same_sum_of_limits(cluster: ServedCluster) -> None:
     """node-2 has a reservation of 1 of 8 cpu and no pods; LimitAware counts what it reserves."""
     header, row = cluster("get", "nodes", "node-2", "-o", "wide").rows()

@@ -59,7 +59,7 @@ async def _follow_objects(
             continue
         if query.names and raw["metadata"]["name"] not in query.names:
             continue
-        cells = kind.cells(raw, time.time())
+        (cells,) = await kind.filled(server, [raw], time.time())
         if change.event == DELETED:
             cells[at] = "Deleted"
         show(change.event, OutputRow(raw, cells), kind.columns)

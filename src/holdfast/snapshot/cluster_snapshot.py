@@ -18,9 +18,11 @@ from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
+from holdfast.scheduler.reservations.reservation_status import SUCCEEDED
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -179,6 +181,13 @@ def allowed_limit(cluster: Cluster, node: str, resource: str) -> float | None:
     most = min((ceiling(resource, row) for ceiling in cluster.limits.ceilings), default=UNLIMITED)
     allocatable = cluster.nodes.allocatable.item(slot, row)
     return most / allocatable if most < UNLIMITED and allocatable else None
+
+
+def used_reservation(cluster: Cluster, pod: PodRecord) -> ReservationInfo | None:
+    """The reservation that counts the pod among its owners. One to allocate once has succeeded with its
+    pod; one that has expired counts none."""
+    found = cluster.reservations.known.get(pod.reservation_uid)
+    return found if found is not None and found.finished in ("", SUCCEEDED) else None
 
 
 def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:

@@ -11,6 +11,7 @@ from holdfast.scheduler.managers.claims.device_counts import devices_resource
 from holdfast.scheduler.managers.devices.requests import GPU
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
+from holdfast.snapshot.cluster_snapshot import used_reservation
 from holdfast.web.node_columns import taint_text
 from holdfast.web.row_tables import ReservationRows, gate_message, phase_of, reservation_row
 
@@ -46,7 +47,7 @@ def pod_details(scheduler: Scheduler, namespace: str, name: str) -> Json | None:
     pod = cluster.pod(namespace, name)
     if pod is None:
         return None
-    reservation = cluster.reservations.known.get(pod.reservation_uid)
+    reservation = used_reservation(cluster, pod)
     queues = cluster.jobs.queues
     return {
         **_placed(cluster, pod),

@@ -134,7 +134,7 @@ class OutputKind(ABC):
 
 
 class PlainKind(OutputKind):
-    """A type whose row depends only on the object."""
+    """A type whose row depends only on the object, or on few others that `filled` asks for."""
 
     columns: ClassVar[tuple[OutputColumn, ...]]
 
@@ -142,10 +142,14 @@ class PlainKind(OutputKind):
     def cells(self, raw: Raw, now: float) -> list[str]:
         """One cell per column."""
 
+    async def filled(self, server: ObjectLister, objects: Sequence[Raw], now: float) -> list[list[str]]:
+        """The cells of several objects."""
+        return [self.cells(raw, now) for raw in objects]
+
     async def find(self, server: ObjectLister, query: Query) -> Found:
         objects, missing = await self.objects(server, query)
-        now = server.now()
-        return Found([OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, missing)
+        cells = await self.filled(server, objects, server.now())
+        return Found([*map(OutputRow, objects, cells)], self.columns, missing)
 
 
 async def similar_object(

@@ -16,6 +16,7 @@ from holdfast.snapshot.cluster_snapshot import (
     limited_resources,
     node_amounts,
     shown,
+    used_reservation,
 )
 
 _ALWAYS = ("cpu", "memory")
@@ -91,7 +92,7 @@ class NodeKind(SnapshotKind):
         lines = []
         for pod in sorted(pods, key=lambda each: (each.namespace, each.name)):
             asked = cluster.reservations.by_name(pod.cls.requests)
-            reservation = cluster.reservations.known.get(pod.reservation_uid)
+            reservation = used_reservation(cluster, pod)
             lines.append(
                 [
                     pod.namespace,

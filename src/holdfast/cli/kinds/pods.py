@@ -1,6 +1,7 @@
 """Output of pods: where each one is, and the reservation that it uses."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
@@ -9,7 +10,7 @@ from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.kinds.reservations import owner_text, requests
 from holdfast.cli.kinds.reservations import phase as reservation_phase
 from holdfast.cli.printing import Description, age, events, pairs
-from holdfast.kube.errors import ApiError
+from holdfast.kube.errors import ApiError, KubernetesError
 from holdfast.local.apiserver.tables.workloads import PODS
 
 _READY, _STATUS = 1, 2
@@ -41,7 +42,7 @@ class PodOutputKind(PlainKind):
             str(as_kubectl[_READY]),
             str(as_kubectl[_STATUS]),
             spec.get("nodeName") or "",
-            reservation_name(raw),
+            "",  # see `filled`
             job_name(raw),
             age(raw, now),
             str(spec.get("priority") or 0),
@@ -49,6 +50,13 @@ class PodOutputKind(PlainKind):
             status.get("nominatedNodeName") or "",
             why_pending(raw),
         ]
+
+    async def filled(self, server: ObjectLister, objects: Sequence[Raw], now: float) -> list[list[str]]:
+        cells = await super().filled(server, objects, now)
+        at = [column.name for column in self.columns].index("RESERVATION")
+        for row, name in zip(cells, await _used_reservations(server, objects), strict=True):
+            row[at] = name
+        return cells
 
     async def describe(self, server: ObjectLister, raw: Raw) -> str:
         now = server.now()
@@ -81,9 +89,43 @@ def _question(spec: Raw) -> str:
     return "why it is on its node" if spec.get("nodeName") else "why it is pending, and what would help"
 
 
-def reservation_name(raw: Raw) -> str:
-    """The reservation that the pod is allocated from, as its annotation has it."""
-    return str(_allocated(raw).get("name") or "")
+async def _used_reservations(server: ObjectLister, pods: Sequence[Raw]) -> list[str]:
+    """The names of the reservations that pods use; as the annotations have them, if reservations
+    cannot be read."""
+    names = [str(_allocated(raw).get("name") or "") for raw in pods]
+    wanted = sorted({name for name in names if name})
+    if not wanted:
+        return names
+    try:
+        if len(wanted) == 1:
+            found = [await server.get(RESERVATION, wanted[0])]
+        else:
+            found = (await server.listed(RESERVATION))[0]
+    except KubernetesError as error:
+        if not isinstance(error, ApiError) or error.status != 404:
+            return names
+        found = []
+    known = {raw["metadata"]["name"]: raw for raw in found}
+    return [
+        name if name in known and _uses(pod, known[name]) else ""
+        for pod, name in zip(pods, names, strict=True)
+    ]
+
+
+def _uses(pod: Raw, reservation: Raw) -> bool:
+    """Whether the reservation counts the pod among its owners: it is the one that the pod was allocated
+    from, on the pod's node, and neither has ended. One to allocate once has succeeded with its pod."""
+    status = reservation.get("status") or {}
+    return (
+        _is_allocated_from(pod, reservation)
+        and status.get("nodeName") == (pod.get("spec") or {}).get("nodeName")
+        and status.get("phase") != "Failed"
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    )
+
+
+def _is_allocated_from(pod: Raw, reservation: Raw) -> bool:
+    return _allocated(pod).get("uid") in (None, "", reservation["metadata"].get("uid"))
 
 
 def _allocated(raw: Raw) -> dict[str, Any]:
@@ -97,15 +139,14 @@ def _allocated(raw: Raw) -> dict[str, Any]:
 
 async def _reservation(server: ObjectLister, raw: Raw) -> list[str]:
     """The reservation with its phase and owners, or that it is gone."""
-    allocated = _allocated(raw)
-    name = str(allocated.get("name") or "")
+    name = str(_allocated(raw).get("name") or "")
     if not name:
         return []
     try:
         found = await server.get(RESERVATION, name)
     except ApiError as error:
         return [f"{name} (deleted)" if error.status == 404 else name]
-    if allocated.get("uid") not in (None, "", found["metadata"].get("uid")):
+    if not _is_allocated_from(raw, found):
         return [f"{name} (deleted; there is another of that name)"]
     owners = [f"for {owner_text(owner)}" for owner in (found.get("spec") or {}).get("owners") or ()]
     return [f"{name} ({reservation_phase(found)})", *owners]

@@ -105,7 +105,7 @@ export class Details {
         isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index, name), 16) : bar(parts(node, index, name), node.allocatable[index]),
         h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
     });
-    const taken = new Map([...this.model.reservations.values()].map((r) => [r.uid, r.name]));
+    const taken = new Map([...this.model.reservations.values()].filter((r) => !r.deleted && r.phase !== "Failed").map((r) => [r.uid, r.name]));
     return [
       h("p", { class: "badges" }, badges(node)),
       rows,
