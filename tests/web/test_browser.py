@@ -126,6 +126,28 @@ def test_nodes_have_bars_and_gpus_have_cells(page: Page) -> None:
     page.get_by_text("No node matches the filter.").wait_for()
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("is:foo", "is:foo is unknown; known are is:cordoned, is:tainted"),
+        ("node has:nothing", "has:nothing is unknown"),
+        ("cpu>lots", "cpu>lots is not a comparison with a percentage, such as cpu>80."),
+        ("cores>=5", "cores is not a resource; known are cpu, memory"),
+    ],
+)
+def test_a_filter_that_is_no_test_says_so(page: Page, words: str, hint: str) -> None:
+    page.fill("#filter", words)
+    page.get_by_text(f"No node matches the filter. {hint}").wait_for()
+
+
+def test_shares_are_compared_in_both_ways(page: Page) -> None:
+    every = page.locator(".rows .row").count()
+    page.fill("#filter", "cpu>=0")
+    page.get_by_text(f"{every} of {every} nodes match").wait_for()
+    page.fill("#filter", "cpu<=100 cpu>100")
+    page.get_by_text(f"0 of {every} nodes match").wait_for()
+
+
 def test_a_pending_pod_is_explained_on_click(page: Page) -> None:
     page.get_by_role("link", name="Pending").click()
     row(page, "huge").click()
@@ -296,6 +318,15 @@ def test_with_the_keyboard_only(page: Page) -> None:
     until(page, "document.activeElement.textContent.includes('node-3')")
     page.keyboard.press("Escape")
     until(page, "!location.hash.includes('filter')")
+    page.keyboard.press("/")
+    page.keyboard.type("gpu")
+    until(page, "location.hash.includes('filter=gpu')")
+    page.keyboard.press("Escape")
+    until(page, "!location.hash.includes('filter')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    assert page.input_value("#filter") == "", "the slash is a shortcut again"
+    page.keyboard.press("Escape")
     page.keyboard.press("?")
     assert page.locator("dialog").is_visible()
     page.keyboard.press("Escape")

@@ -263,7 +263,8 @@ class App {
           if (this.filter.value) {
             this.filter.value = "";
             this.setOption("filter", "");
-          } else this.focusView();
+          }
+          this.focusView(); // so that the next key is a shortcut again
         } else if (this.details.shown) this.closeDetails();
         else if (this.options.get("filter")) this.setOption("filter", "");
         return;

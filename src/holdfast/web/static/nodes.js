@@ -80,7 +80,7 @@ export class NodesView {
       render: (node) => this.cells(node),
       open: (node) => app.go("nodes", [node.name]),
       sorted: (key) => app.setOption("sort", this.sort === key ? `-${key}` : this.sort === `-${key}` ? "" : key),
-      empty: () => (this.filter ? "No node matches the filter." : "The cluster has no nodes."),
+      empty: () => (this.filter ? ["No node matches the filter.", ...filterProblems(this.filter, this.model)].join(" ") : "The cluster has no nodes."),
     });
     this.strip = h("canvas", { class: "strip", role: "img", hidden: true });
     this.strip.addEventListener("click", (event) => this.stripClicked(event));
@@ -287,21 +287,39 @@ function stripLayout(nodes, width) {
   return { step, perRow, rows, height: rows === 1 ? 34 : rows <= 4 ? 20 : rows <= 10 ? 11 : 6 };
 }
 
+const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+const COMPARISON = /^([\w./-]+)(>=|<=|>|<)(\d+)%?$/;
+const COMPARED = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b };
+const FLAGS = {
+  "is:cordoned": (node) => node.flags & CORDONED,
+  "is:tainted": (node) => node.flags & TAINTED,
+  "is:notready": (node) => node.flags & (NOT_READY | NO_OBJECT),
+  "has:reservation": (node) => node.reserved.some(Boolean) || node.used.some(Boolean),
+  "has:hold": (node) => node.held.some(Boolean),
+  "has:gpu": (node, model) => node.gpus.length || model.resources.some((name, index) => isDevice(name) && node.allocatable[index]),
+};
+const resourceIndex = (model, text) => model.resources.findIndex((name) => name === text || short(name) === text);
+
+/** What is wrong with words of a filter that look like a test, a sentence each. */
+export function filterProblems(text, model) {
+  return wordsOf(text).map((word) => {
+    if (/^(is|has):/.test(word) && !FLAGS[word]) return `${word} is unknown; known are ${Object.keys(FLAGS).join(", ")}.`;
+    if (!/[<>]/.test(word)) return "";
+    const compared = word.match(COMPARISON);
+    if (!compared) return `${word} is not a comparison with a percentage, such as cpu>80.`;
+    return resourceIndex(model, compared[1]) < 0 ? `${compared[1]} is not a resource; known are ${model.resources.map(short).join(", ")}.` : "";
+  }).filter(Boolean);
+}
+
 /** `web-1 zone=a is:cordoned has:gpu cpu>80`: all words must match. */
 export function compileFilter(text, model) {
-  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-    const compared = word.match(/^([\w./-]+)([<>])(\d+)%?$/);
+  const tests = wordsOf(text).map((word) => {
+    const compared = word.match(COMPARISON);
     if (compared) {
-      const index = model.resources.findIndex((name) => name === compared[1] || short(name) === compared[1]);
-      const bound = Number(compared[3]) / 100;
-      if (index >= 0) return (node) => (compared[2] === ">" ? share(node, index) > bound : share(node, index) < bound);
+      const [index, bound, holds] = [resourceIndex(model, compared[1]), Number(compared[3]) / 100, COMPARED[compared[2]]];
+      if (index >= 0) return (node) => holds(share(node, index), bound);
     }
-    if (word === "is:cordoned") return (node) => node.flags & CORDONED;
-    if (word === "is:tainted") return (node) => node.flags & TAINTED;
-    if (word === "is:notready") return (node) => node.flags & (NOT_READY | NO_OBJECT);
-    if (word === "has:reservation") return (node) => node.reserved.some(Boolean) || node.used.some(Boolean);
-    if (word === "has:hold") return (node) => node.held.some(Boolean);
-    if (word === "has:gpu") return (node) => node.gpus.length || model.resources.some((name, index) => isDevice(name) && node.allocatable[index]);
+    if (FLAGS[word]) return (node) => FLAGS[word](node, model);
     if (word.includes("=")) {
       const codes = new Set();
       model.labels.forEach((label, code) => {
