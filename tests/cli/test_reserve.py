@@ -131,7 +131,11 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         ([*PLAIN, "--expires", "2020-01-01T00:00:00Z"], "--expires: must be in the future, got 2020-"),
         ([*PLAIN, "--replicas", "0"], "--replicas: must be at least 1, got 0"),
         ([*PLAIN, "--replicas", "1000000"], "--replicas: at most 1000 reservations at once, got"),
-        ([*PLAIN, "--priority", "-5"], "--priority: expected a number from 0 to 2147483647, got -5"),
+        (
+            [*PLAIN, "--priority", "-5"],
+            "--priority: expected a number from 0 to 2147483647, got -5: it is the value of a label, "
+            "which cannot begin with a minus; spec.template.spec.priority can be negative",
+        ),
         ([*PLAIN, "--priority", "99999999999"], "--priority: expected a number from 0 to 2147483647"),
         ([*PLAIN, "--gpu", "0.5"], "--gpu: must be an integer, got '0.5'"),
         ([*PLAIN, "--resource", "example.com/fast=500m"], "--resource: must be an integer"),

@@ -85,9 +85,11 @@ def test_without_resvg_a_note_says_how_to_get_png(
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     try:
         note = write_report(tmp_path, [(None, simulate(GOOD, history=True))], ["s.yaml"])
+        done = call("simulate", "-", "--report", str(tmp_path / "report"), stdin=GOOD)
     finally:
         raster.rasterizer.cache_clear()
     assert note == "the plots are SVG files; for PNG too: pip install 'holdfast[png]'"
+    assert (done.status, done.err) == (0, f"{note}\n")
     assert not list(tmp_path.rglob("*.png"))
 
 

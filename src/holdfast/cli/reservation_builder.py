@@ -156,7 +156,11 @@ def check_priority(priority: int | None) -> None:
     """A label's value cannot begin with a minus. Raises Failure."""
     if priority is not None and not 0 <= priority <= HIGHEST_PRIORITY:
         known = f"expected a number from 0 to {HIGHEST_PRIORITY}"
-        raise Failure(1, [f"--priority: {known}, got {priority}"])
+        why = (
+            ": it is the value of a label, which cannot begin with a minus; "
+            "spec.template.spec.priority can be negative"
+        )
+        raise Failure(1, [f"--priority: {known}, got {priority}{why if priority < 0 else ''}"])
 
 
 def check_lifetime(ttl: str | None, expires: str | None, now: float) -> None:
