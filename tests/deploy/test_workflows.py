@@ -42,6 +42,17 @@ def test_workflow(path: Path) -> None:
                 assert re.search(rf"^{target}:", _MAKEFILE, re.MULTILINE), target
 
 
+def test_the_tests_of_the_dashboard_are_not_skipped() -> None:
+    steps = _load(GITHUB / "workflows" / "test.yml")["jobs"]["test"]["steps"]
+    (at,) = [at for at, step in enumerate(steps) if step.get("run") == "make test"]
+    environment = steps[at]["env"]
+    assert environment["HOLDFAST_NEEDS_BROWSER"] == "1", "a test without a browser fails"
+    installs = "\n".join(step.get("run", "") for step in steps[:at])
+    assert 'npm install --prefix "$RUNNER_TEMP/axe" axe-core' in installs
+    assert environment["HOLDFAST_AXE"] == "${{ runner.temp }}/axe/node_modules/axe-core/axe.min.js"
+    assert "chromium" in installs
+
+
 @pytest.mark.parametrize("path", sorted(GITHUB.rglob("*.*")), ids=lambda path: path.name)
 def test_no_host_is_named(path: Path) -> None:
     """Registries are variables of the repository."""

@@ -1,7 +1,8 @@
 """A real browser for tests: Debian's chromium, driven by playwright; and axe-core, if installed.
 
 `HOLDFAST_AXE` names the file axe.min.js of the npm package axe-core; otherwise node_modules of the
-repository is looked at.
+repository is looked at. Tests without what they need are skipped; with `HOLDFAST_NEEDS_BROWSER`, as in
+CI, they fail.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -33,10 +34,10 @@ FLAGS = [
 
 
 def chromium() -> str:
-    """The path of the browser; skips the test where there is none."""
+    """The path of the browser."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
-        pytest.skip("needs the browser chromium (Debian: apt-get install chromium)")
+        _lacking("needs the browser chromium (Debian: apt-get install chromium)")
     return found
 
 
@@ -54,12 +55,18 @@ def browser() -> Iterator[Browser]:
 
 
 def axe_source() -> str:
-    """The program axe-core; skips the test where it is not installed."""
+    """The program axe-core."""
     places = [Path(os.environ.get("HOLDFAST_AXE") or "none"), REPOSITORY / _AXE]
-    for place in places:
-        if place.is_file():
-            return place.read_text(encoding="utf-8")
-    pytest.skip("needs the npm package axe-core: npm install axe-core, or HOLDFAST_AXE=…/axe.min.js")
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        _lacking("needs the npm package axe-core: npm install axe-core, or HOLDFAST_AXE=…/axe.min.js")
+    return found.read_text(encoding="utf-8")
+
+
+def _lacking(why: str) -> NoReturn:
+    if os.environ.get("HOLDFAST_NEEDS_BROWSER"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 def violations(page: Page) -> list[str]:
