@@ -547,13 +547,13 @@ class Simulation:
             how = trouble.how
             if how == "any":
                 how = rng.choice(_ANY)
-            fate = Fate(
-                "ok" if how == "slow" else how,
-                rng.uniform(0.0, min(trouble.amount, 2.5)) if rng.random() < 0.5 else 0.001,
-                rng.uniform(0.0, trouble.amount) if how == "slow" else 0.001,
-                rng.choice((500, 503, 504, 429)),
-                rng.uniform(0.01, trouble.amount),
-            )
+            arrives = rng.uniform(0.0, min(trouble.amount, 2.5)) if rng.random() < 0.5 else 0.001
+            answered = rng.uniform(0.0, trouble.amount) if how == "slow" else 0.001
+            status = rng.choice((500, 503, 504, 429))
+            if status == 429 and how != "error":
+                status = 503  # a server does not carry out what it answers with 429
+            later = rng.uniform(0.01, trouble.amount)
+            fate = Fate("ok" if how == "slow" else how, arrives, answered, status, later)
             self.trace("fate", fate.how, sent.process, sent.method, sent.url)
             return fate
         return OK
