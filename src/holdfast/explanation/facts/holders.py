@@ -189,7 +189,7 @@ def _owner_text(owner: ReservationOwner) -> str:
     if owner.label_selector is not None:
         labels = [f"{key}={value}" for key, value in owner.label_selector.match_labels.items()]
         labels += [
-            f"{each.key} {each.operator} ({', '.join(each.values)})"
+            f"{each.key} {each.operator}" + (f" ({', '.join(each.values)})" if each.values else "")
             for each in owner.label_selector.match_expressions
         ]
         parts.append(f"pods with {','.join(labels)}" if labels else "all pods")

@@ -157,7 +157,7 @@ def _capacity(snapshot: ClusterSnapshot, name: str) -> Iterator[NodeCapacity]:
     for resource in (*first, *sorted(amounts.keys() - set(first))):
         of, ratio = amounts[resource], ratios.get(resource)
         figures = (of.allocatable, of.requested, of.held, of.free)
-        limits = f"{100 * ratio:.0f}%" if ratio and resource in limited else ""
+        limits = f"{100 * ratio:.0f}%" if ratio is not None and resource in limited else ""
         allocatable, asked, held, free = (shown(resource, each) for each in figures)
         yield NodeCapacity(resource, allocatable, asked, held, free, limits)
 
