@@ -115,6 +115,8 @@ SMALL: Raw = {"requests": {"cpu": "1"}}
         ({"owner": {"controller": {"kind": "Job", "name": "x", "namespace": "web"}}}, "every owner"),
         ({"owner": {"controller": {"kind": "Job", "name": "x"}}}, "every owner"),
         ({"labels": {"scheduling.koordinator.sh/can-preempt": "true"}}, "do not preempt"),
+        ({"labels": {"holdfast.io/hold": "starvation"}}, "are the scheduler's"),
+        ({"labels": {"holdfast.io/preemptor-uid": "u"}}, "are the scheduler's"),
     ],
     ids=str,
 )

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from explanation.test_holds_and_hardware import starvation_hold
 from explanation.test_situations import (
     ESTIMATE,
+    LIMIT,
     QUEUE,
     as_they_are,
     changed,
@@ -92,12 +94,25 @@ def test_a_reservation_that_starts_on_the_node_later() -> None:
             "condition MemoryPressure is True: low",
         ),
         (node("n1", allocatable={"pods": "0"}), "Unknown", "it has 0 allocatable pods"),
+        (
+            node("n1", annotations={LIMIT: '{"cpu": "0"}'}),
+            "Unknown",
+            "It takes only pods of DaemonSets: its annotation limit-to-allocatable is invalid.",
+        ),
     ],
 )
 def test_whether_a_node_takes_pods(raw: Raw, phase: str, says: str) -> None:
     report = on_node(raw)
     assert report.phase == phase
     assert says in "\n".join([report.summary, *report.details])
+
+
+def test_a_node_that_is_held_for_a_starving_pod() -> None:
+    objects = [full("a", "6", "n1"), pod("p", "6", uid="pod-p"), on_n1(starvation_hold("h", "n1"))]
+    assert on_node(node("n1", cpu="8"), *objects).summary.startswith(
+        "It is held for Pod/default/p (starvation hold): until it has started, it takes no other pods "
+        "but those that request nothing."
+    )
 
 
 def test_which_pending_pods_fit() -> None:

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -158,3 +160,11 @@ def test_the_kubeconfig_of_a_running_cluster_is_not_replaced(
         running.kill()
     done = folder.up("--no-dashboard", "--kubeconfig-out", str(running.kubeconfig))
     assert done.returncode == 0, "that of a cluster that has ended is replaced"
+
+
+def test_no_kubeconfig_is_left_if_the_dashboard_cannot_be_served(folder: Folder) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        done = folder.up("--dashboard-port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "error: --dashboard-port: cannot listen on 127.0.0.1:" in done.stderr
+    assert not (folder.path / "holdfast.kubeconfig").exists()

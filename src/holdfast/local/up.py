@@ -202,9 +202,13 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
     gc.set_threshold(*GARBAGE_AFTER)
     up = await _brought_up(settings)
     try:
-        said = started(up)
-        if said is not None:
-            await said
+        try:
+            said = started(up)
+            if said is not None:
+                await said
+        except BaseException:
+            settings.kubeconfig.unlink(missing_ok=True)  # a file means that the cluster is usable
+            raise
         async with returning_memory():
             stopping = asyncio.create_task(stop.wait())
             ending = asyncio.create_task(up.ended())

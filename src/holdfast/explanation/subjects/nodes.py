@@ -60,7 +60,7 @@ def explain_node(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.held = [*_reservations(snapshot, row), *_plans(snapshot, row)]
     groups = _pending(snapshot, row)
     report.pods = _as_groups(groups)
-    report.summary = " ".join((_whether_open(raw), _free(report), _waiting(groups)))
+    report.summary = " ".join((_whether_open(snapshot, raw, row), _free(report), _waiting(groups)))
     report.details = [
         *_conditions(raw),
         *_keeping_out(snapshot, raw, row),
@@ -92,7 +92,7 @@ def _is_cordoned(raw: Raw) -> bool:
     return bool((raw.get("spec") or {}).get("unschedulable"))
 
 
-def _whether_open(raw: Raw) -> str:
+def _whether_open(snapshot: ClusterSnapshot, raw: Raw, row: int) -> str:
     taints = [_taint_of(each) for each in _taints(raw)]
     lifecycle = [_taint_of(each) for each in _taints(raw) if is_lifecycle_taint(each["key"])]
     if _is_cordoned(raw):
@@ -104,6 +104,17 @@ def _whether_open(raw: Raw) -> str:
         return f"It takes only pods that tolerate {' and '.join(lifecycle)}: it is not usable now."
     if taints:
         return f"It takes only pods that tolerate {' and '.join(taints)}."
+    if limit_problem(snapshot, row):
+        return "It takes only pods of DaemonSets: its annotation limit-to-allocatable is invalid."
+    cluster = snapshot.cluster
+    holds = cluster.reservations.starvation_holds.on(row)
+    if holds and cluster.settings.holds_nodes:
+        jobs = list(dict.fromkeys(held_for(snapshot, each) for each in holds))
+        return (
+            f"It is held for {few(jobs, _REASONS)} (starvation hold): until "
+            f"{plural(len(jobs), 'it has', 'they have')} started, it takes no other pods but those "
+            "that request nothing."
+        )
     return "It takes pods."
 
 
