@@ -30,6 +30,7 @@ from harness.claim_objects import (
     claim_template,
     claiming_pod,
     device_class,
+    first_available,
     generated,
     request,
     resource_claim,
@@ -511,6 +512,17 @@ SITUATIONS: dict[str, Row] = {
             claiming_pod("p", "c"),
         ],
         ["n1: 3 devices are requested, and 2 are published for it"],
+        ["Resize"],
+    ),
+    "more devices of each alternative than a node has": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 2),
+            resource_claim("c", first_available("r", request("a", count=8), request("b", count=6))),
+            claiming_pod("p", "c"),
+        ],
+        ["n1: 8 or 6 devices are requested, and 2 are published for it"],
         ["Resize"],
     ),
     "more devices from a template than a node has": Row(

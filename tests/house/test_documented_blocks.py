@@ -48,6 +48,7 @@ UNSCHEDULED = {
     "ClusterRole",
     "ClusterRoleBinding",
     "CronJob",
+    "Namespace",
     "NetworkPolicy",
     "ResourceQuota",
     "ValidatingAdmissionPolicy",

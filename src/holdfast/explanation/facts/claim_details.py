@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESOURCE_API
@@ -17,7 +17,7 @@ from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain
-from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
+from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest, RequestPart
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
 from holdfast.scheduler.managers.claims.device_table import values_of
 from holdfast.scheduler.managers.claims.explanation import DeviceReason, DevicesExplained
@@ -106,10 +106,26 @@ def _on_node(
         of = f" of claim {named[claim].name}" if claim < len(named) else ""
         yield f"{node}: of {devices} for request {name}{of}: {counted}"
     if not by_request:
-        asked = sum(part.count for part in request.parts if not part.parent)
-        requested = number_of(asked, "device is", "devices are")
+        requested = _requested_text(request.parts)
         published = number_of(found.visible, "is", "are")
         yield f"{node}: {requested} requested, and {published} published for it"
+
+
+def _requested_text(parts: Iterable[RequestPart]) -> str:
+    """`4 devices are`; `8 or 6 devices are` with a list of alternatives."""
+    always, alternatives = 0, dict[str, list[int]]()
+    for part in parts:
+        if part.parent:
+            alternatives.setdefault(part.parent, []).append(part.count)
+        else:
+            always += part.count
+    if len(alternatives) == 1:
+        (counts,) = alternatives.values()
+        if len(totals := dict.fromkeys(always + count for count in counts)) > 1:
+            return f"{' or '.join(map(str, totals))} devices are"
+    least = always + sum(map(min, alternatives.values()))
+    text = number_of(least, "device is", "devices are")
+    return f"at least {text}" if len(alternatives) > 1 else text
 
 
 def _taint_rules(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
