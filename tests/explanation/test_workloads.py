@@ -30,6 +30,10 @@ HIGH = {
 }
 
 
+GANG_OF_3 = {"name": "g", "min-available": "3"}
+SETS = (("Deployment", "web"), ("ReplicaSet", "web-1"))
+
+
 def owner(kind: str, name: str) -> list[Raw]:
     return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}]
 
@@ -223,6 +227,21 @@ def test_anti_affinity_needs_a_node_for_each_replica() -> None:
         "holdfast what-if --plan)"
     ) in details
     assert not any("nothing that was tried" in each for each in details)
+
+
+def test_a_deployment_is_scaled_for_the_pods_that_its_gang_lacks() -> None:
+    """Its ReplicaSet would delete a pod that somebody else creates."""
+    gang = {f"gang.scheduling.koordinator.sh/{key}": value for key, value in GANG_OF_3.items()}
+    made = owned("ReplicaSet", "web-1") | {"annotations": gang}
+    pods = [pod(f"web-1-{n}", "1", metadata=made) for n in "ab"]
+    sets = [selected(workload(kind, name, 2)) for kind, name in SETS]
+    snapshot = snapshot_of(world_of([N1, *sets, *pods]))
+    (scaled, *_) = explain(snapshot, sets[0]).advice
+    assert scaled.text == (
+        "scale Deployment web to 3 replicas, for 1 more pod of gang default/g; then it fits n1"
+    )
+    patched = scaled.change["objects"][0]
+    assert (patched["kind"], patched["patch"]) == ("Deployment", {"spec": {"replicas": 3}})
 
 
 # Rollouts

@@ -19,6 +19,7 @@ from holdfast.api.names import (
 )
 from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.explanation.facts.pod_owners import workload_of
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.label_repairs import VALUE, is_discovered
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
@@ -200,6 +201,9 @@ def same_names(snapshot: ClusterSnapshot, job: Job) -> Iterator[str]:
 # Members that it lacks
 
 
+_SCALED = ("Deployment", "ReplicaSet")
+
+
 def create_members(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
     """As many further pods as the gang lacks, of each task and in all; None if it lacks none."""
     waiting = sorted(job.waiting(), key=member_order)
@@ -217,8 +221,16 @@ def create_members(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
         f"{_pods(count)} of task {task}" for task, count in sorted(_lacking_tasks(job).items()) if task
     ]
     texts += [_pods(more)] if more else []
-    text = f"create {' and '.join(texts)} of {job_text(job)}"
-    return repair(text, "CreatePods", [create(POD, each) for each in clones])
+    created = [create(POD, each) for each in clones]
+    owner = workload_of(snapshot, served[0])
+    workload = snapshot.find(owner.info, owner.name, owner.namespace) if owner is not None else None
+    if owner is None or workload is None or owner.info.kind not in _SCALED:
+        return repair(f"create {' and '.join(texts)} of {job_text(job)}", "CreatePods", created)
+    # A ReplicaSet deletes pods beyond its replicas; it adopts those that it needs.
+    replicas = workload["spec"].get("replicas", 1) + len(clones)
+    scaled = patch(owner.info, workload, {"spec": {"replicas": replicas}})
+    text = f"scale {owner.info.kind} {owner.name} to {replicas} replicas, for {' and '.join(texts)}"
+    return repair(f"{text} of {job_text(job)}", "Scale", [scaled, *created])
 
 
 def lacking_pods(job: Job) -> int:
