@@ -13,6 +13,7 @@ import pytest
 
 from harness.objects import pod
 from harness.up_process import PODS, Running
+from holdfast.api.names import HOLD_LABEL
 from holdfast.api.times import format_time
 from web.browser import browser, chromium, violations
 from web.large_cluster import NODES, PENDING, large_dashboard, large_scheduler
@@ -26,8 +27,11 @@ QUEUE = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {nam
 GPU = """
 apiVersion: v1
 kind: Node
-metadata: {name: gpu-1, labels: {accelerator: h100}}
-spec: {taints: [{key: dedicated, value: ml, effect: NoSchedule}]}
+metadata: {name: gpu-1, labels: {accelerator: h100, topology.kubernetes.io/zone: ab}}
+spec:
+  taints:
+    - {key: dedicated, value: ml, effect: NoSchedule}
+    - {key: example.com/team, value: ml, effect: NoExecute}
 status: {capacity: {cpu: "16", memory: 64Gi, pods: "110", nvidia.com/gpu: "8"}}
 """
 
@@ -133,11 +137,69 @@ def test_nodes_have_bars_and_gpus_have_cells(page: Page) -> None:
         ("node has:nothing", "has:nothing is unknown"),
         ("cpu>lots", "cpu>lots is not a comparison with a percentage, such as cpu>80."),
         ("cores>=5", "cores is not a resource; known are cpu, memory"),
+        (
+            "cpu=80",
+            "cpu=80 looks for a label or taint; a share in percent is compared as in cpu>=80.",
+        ),
+        (
+            "gpu>0",
+            "gpu>0 compares the share that is requested, reserved or held, in percent; has:gpu finds",
+        ),
+        ("-is:cordoned", "-is:cordoned is not a filter: words cannot be negated."),
+        ("zone!=a", "zone!=a is not a filter: words cannot be negated."),
+        ("-cpu>80", "-cpu>80 is not a filter: words cannot be negated."),
     ],
 )
 def test_a_filter_that_is_no_test_says_so(page: Page, words: str, hint: str) -> None:
     page.fill("#filter", words)
     page.get_by_text(f"No node matches the filter. {hint}").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("dedicated=ml", ["gpu-1"]),
+        ("dedicated=ml:NoSchedule", ["gpu-1"]),
+        ("team=ml:NoExecute", ["gpu-1"]),
+        ("example.com/team=ml", ["gpu-1"]),
+        ("dedicated", ["gpu-1"]),
+        ("dedicated=m", []),
+        ("dedicated=ml:NoExecute", []),
+        ("accelerator=H100", ["gpu-1"]),
+        ("accelerator=h10", []),
+        ("zone=ab", ["gpu-1"]),
+        ("zone=a", []),
+        ("topology.kubernetes.io/zone=ab", ["gpu-1"]),
+        ("zone=", []),
+    ],
+)
+def test_labels_and_taints_match_as_a_whole(page: Page, words: str, names: list[str]) -> None:
+    every = page.locator(".rows .row").count()
+    page.fill("#filter", words)
+    page.get_by_text(f"{len(names)} of {every} nodes match").wait_for()
+    assert page.locator(".rows .row .name a").all_inner_texts() == names
+
+
+def test_a_row_says_what_is_held_and_what_is_reserved(page: Page, up: Running) -> None:
+    with extra_node(up, "keeps") as selector:
+        for name, cpu, labels in (("kept", "2", {}), ("hold", "3", {HOLD_LABEL: "any"})):
+            raw = reservation(name, cpu)
+            raw["metadata"]["labels"] = labels
+            raw["spec"]["template"]["spec"] |= {
+                "nodeSelector": selector,
+                "schedulerName": "default-scheduler",
+            }
+            up.client.create(RESERVATIONS, raw)
+        try:
+            until(page, "document.querySelector('.rows').textContent.includes('2 reserved, 3 held')")
+            assert "of 8 cpu, 2 reserved, 3 held" in row(page, "keeps").text_content()
+            page.evaluate("location.hash = '#/nodes/keeps'")
+            pods = page.locator("#details .meter", has_text="Pods")
+            pods.get_by_text("0 requested, 1 reserved, 1 held, 108 free of 110").wait_for()
+            assert pods.locator(".part.held").count() == 1
+        finally:
+            for name in ("kept", "hold"):
+                up.client.ask("DELETE", f"{RESERVATIONS}/{name}")
 
 
 def test_shares_are_compared_in_both_ways(page: Page) -> None:

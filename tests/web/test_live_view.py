@@ -19,6 +19,7 @@ from harness.claim_objects import (
 )
 from harness.device_objects import device, gpu
 from harness.objects import node, pod, queue
+from holdfast.api.names import HOLD_LABEL
 from holdfast.api.times import format_time
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
@@ -73,6 +74,31 @@ def test_a_node_shows_pods_reservations_and_what_owners_use() -> None:
     assert row["amounts"]["cpu"] == [4000, 3000]
     assert row["owners"] == ["app=web"]
     assert row["expires"] == row["created"] + 3600
+
+
+def test_pod_slots_of_holds_are_held_and_those_of_other_reservations_reserved() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(reservation("peak", "4", allocateOnce=False))
+    hold = reservation("hold", "2")
+    hold["metadata"]["labels"] = {HOLD_LABEL: "any"}
+    cluster.create(hold)
+    cluster.create_pod("plain", "1")
+    found = cluster.snapshot()
+    assert {**amounts(found, "n1"), "allocatable": 0} == {
+        "allocatable": 0,
+        "requested": 1000,
+        "used": 0,
+        "reserved": 4000,
+        "held": 2000,
+    }
+    assert {**amounts(found, "n1", "pods"), "allocatable": 0} == {
+        "allocatable": 0,
+        "requested": 1,
+        "used": 0,
+        "reserved": 1,
+        "held": 1,
+    }
 
 
 def test_a_planned_reservation_has_its_node_and_holds_nothing_before_its_start() -> None:

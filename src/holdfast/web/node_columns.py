@@ -188,10 +188,12 @@ class NodeColumns:
             is_hold = np.array([_is_hold(entry) for entry in entries], dtype=np.bool_)
             reserved, left = reservations.amounts, reservations.left
             for index, slot in enumerate(slots):
-                if slot >= len(reserved) or slot == PODS:
+                if slot >= len(reserved):
                     continue
-                np.add.at(used[index], rows, reserved[slot, at] - left[slot, at])
                 np.add.at(held[index], rows[is_hold], left[slot, at[is_hold]])
+                # A reservation with one pod slot may have many owners, so slots do not count them.
+                if slot != PODS:
+                    np.add.at(used[index], rows, reserved[slot, at] - left[slot, at])
         amounts = np.stack((allocatable, requested, used, kept - held, held))
         self._count_devices(amounts)
         amounts = np.concatenate((amounts, self._claimed_devices(size)), axis=1)

@@ -3,7 +3,7 @@
 import { axis, bar, cells, lane, life } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
-import { badges, claimed, devices, isDevice, parts } from "./nodes.js";
+import { badges, claimed, devices, isDevice, kept, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
 import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, keeps, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
@@ -99,11 +99,10 @@ export class Details {
     const rows = resources.map((name, index) => {
       if (!node.allocatable[index] && !claimed(node, index)) return null;
       const free = Math.max(0, node.allocatable[index] - claimed(node, index));
-      const kept = [["reserved", node.reserved[index]], ["held", node.held[index]]].map(([what, value]) => (value ? `${amount(name, value)} ${what}, ` : "")).join("");
       return h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
         isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index, name), 16) : bar(parts(node, index, name), node.allocatable[index]),
-        h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
+        h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept(node, index, name).map((text) => `${text}, `).join("")}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
     });
     const taken = new Map([...this.model.reservations.values()].filter((r) => !r.deleted && r.phase !== "Failed").map((r) => [r.uid, r.name]));
     return [

@@ -53,6 +53,8 @@ export function devices(node, index, resource) {
 }
 
 export const claimed = (node, index) => node.requested[index] + node.reserved[index] + node.held[index];
+/** `2 reserved` and `5 held`, of those that are not 0. */
+export const kept = (node, index, resource) => ["reserved", "held"].filter((what) => node[what][index]).map((what) => `${amount(resource, node[what][index])} ${what}`);
 const share = (node, index) => (node.allocatable[index] ? claimed(node, index) / node.allocatable[index] : 0);
 
 export function badges(node) {
@@ -90,7 +92,7 @@ export class NodesView {
     });
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Nodes" }, this.strip, this.note, this.list.box);
-    this.filterHelp = "name, label key=value, is:cordoned, is:tainted, has:reservation, has:hold, has:gpu, cpu>80";
+    this.filterHelp = "name, label or taint key=value, is:cordoned, is:tainted, has:reservation, has:hold, has:gpu, cpu>80";
     new ResizeObserver(() => this.drawStrip()).observe(this.element);
   }
 
@@ -207,7 +209,7 @@ export class NodesView {
       return [
         bar(parts(node, index, name), node.allocatable[index]),
         h("span", { class: "figures" }, h("b", null, percent(claimed(node, index), node.allocatable[index])), ` ${amount(name, Math.max(free, 0))} free`,
-          h("span", { class: "sr" }, ` of ${amount(name, node.allocatable[index])} ${short(name)}`, node.reserved[index] + node.held[index] ? `, ${amount(name, node.reserved[index] + node.held[index])} reserved` : "")),
+          h("span", { class: "sr" }, ` of ${amount(name, node.allocatable[index])} ${short(name)}`, kept(node, index, name).map((text) => `, ${text}`))),
       ];
     };
     const found = [[h("a", { href: this.app.link("nodes", [node.name]), tabindex: "-1" }, node.name), badges(node)], measured(0), measured(1)];
@@ -298,18 +300,29 @@ const FLAGS = {
   "has:hold": (node) => node.held.some(Boolean),
   "has:gpu": (node, model) => node.gpus.length || model.resources.some((name, index) => isDevice(name) && node.allocatable[index]),
 };
+const NEGATION = /^[-!](is:|has:|.*[<>=])|!=/;
+const EQUATION = /^([\w./-]+)==?(\d+)%?$/;
 const resourceIndex = (model, text) => model.resources.findIndex((name) => name === text || short(name) === text);
 
 /** What is wrong with words of a filter that look like a test, a sentence each. */
 export function filterProblems(text, model) {
   return wordsOf(text).map((word) => {
+    if (NEGATION.test(word)) return `${word} is not a filter: words cannot be negated.`;
     if (/^(is|has):/.test(word) && !FLAGS[word]) return `${word} is unknown; known are ${Object.keys(FLAGS).join(", ")}.`;
+    const equated = word.match(EQUATION);
+    if (equated && resourceIndex(model, equated[1]) >= 0) return `${word} looks for a label or taint; a share in percent is compared as in ${equated[1]}>=${equated[2]}.`;
     if (!/[<>]/.test(word)) return "";
     const compared = word.match(COMPARISON);
     if (!compared) return `${word} is not a comparison with a percentage, such as cpu>80.`;
-    return resourceIndex(model, compared[1]) < 0 ? `${compared[1]} is not a resource; known are ${model.resources.map(short).join(", ")}.` : "";
+    const index = resourceIndex(model, compared[1]);
+    if (index < 0) return `${compared[1]} is not a resource; known are ${model.resources.map(short).join(", ")}.`;
+    return isDevice(model.resources[index]) ? `${word} compares the share that is requested, reserved or held, in percent; has:gpu finds nodes with devices.` : "";
   }).filter(Boolean);
 }
+
+/** Whether the word is a label or taint, with or without the prefix of its key. */
+const isNamed = (text, word) => text === word || text.slice(text.lastIndexOf("/") + 1) === word;
+const taintsOf = (node) => (node.taints ? node.taints.toLowerCase().split(", ") : []);
 
 /** `web-1 zone=a is:cordoned has:gpu cpu>80`: all words must match. */
 export function compileFilter(text, model) {
@@ -323,10 +336,9 @@ export function compileFilter(text, model) {
     if (word.includes("=")) {
       const codes = new Set();
       model.labels.forEach((label, code) => {
-        const lower = label.toLowerCase();
-        if (lower.startsWith(word) || lower.split("/").pop().startsWith(word)) codes.add(code);
+        if (isNamed(label.toLowerCase(), word)) codes.add(code);
       });
-      return (node) => node.labels.some((code) => codes.has(code));
+      return (node) => node.labels.some((code) => codes.has(code)) || taintsOf(node).some((taint) => isNamed(taint, word) || isNamed(taint.slice(0, taint.lastIndexOf(":")), word));
     }
     return (node) => node.name.toLowerCase().includes(word) || node.taints.toLowerCase().includes(word);
   });
