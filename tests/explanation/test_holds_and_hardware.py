@@ -43,6 +43,9 @@ SINGLE_SPEC = '{"numaTopologyPolicy": "SingleNUMANode"}'
 STOPS = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
 
 
+TEAM_A = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
 def hold(name: str, on: str, labels: Raw, owner: str = "p", cpu: str = "6") -> Raw:
     """A hold for one pod, as the scheduler makes it."""
     named = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": owner}
@@ -372,6 +375,11 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["limits add up to 15 of 15040m cpu allowed (188% of allocatable), and its limit is 1"],
         ["RaiseLimitRatio"],
+    ),
+    "mistaken unit, and a taint": Row(
+        [node("n1", cpu="8", taints=[TEAM_A]), pod("p", "2k")],
+        ["taint team=a:NoSchedule is not tolerated"],
+        ["Tolerate"],
     ),
     "gate of Kueue": Row(
         [N1, pod("p", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])],

@@ -288,7 +288,7 @@ SITUATIONS: dict[str, Row] = {
         ["Uncordon"],
     ),
     "cordoned and too small": Row(
-        [node("n1", cpu="2", unschedulable=True), pod("p", "16")], ["cordoned"], []
+        [node("n1", cpu="2", unschedulable=True), pod("p", "16")], ["cordoned"], ["Uncordon"]
     ),
     "no nodes": Row([pod("p")], ["the cluster has no nodes"], []),
     "node selector": Row(
@@ -353,7 +353,7 @@ SITUATIONS: dict[str, Row] = {
     "gated and too big": Row(
         [N1, pod("p", "200", schedulingGates=[{"name": "example.com/wait"}])],
         ["scheduling gates", "the most a node has is 8"],
-        [],
+        ["RemoveGates"],
     ),
     "other scheduler": Row(
         [N1, pod("p", schedulerName="nobody")],

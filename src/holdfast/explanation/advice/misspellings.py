@@ -61,6 +61,7 @@ def corrections(
         yield from (each for same in _spread_keys(snapshot, subject, pod) for each in same)
     elif plugin == NODE_RESOURCES_FIT:
         yield from (each for same in _resources(snapshot, subject, pod) for each in same)
+        yield from corrected_units(snapshot, subject, pod)
     elif plugin == "VolumeBinding":
         yield from (each for same in _storage_classes(snapshot, subject, pod) for each in same)
 

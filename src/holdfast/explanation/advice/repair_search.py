@@ -66,6 +66,7 @@ from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.repairs.claim_volumes import volume_repairs
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.host_ports import other_ports
+from holdfast.explanation.repairs.mistaken_units import UNIT
 from holdfast.explanation.repairs.node_repairs import node_repairs, uncordoned, wider_numa_policies
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs.repair import Repair
@@ -387,7 +388,8 @@ class _Search:
         snapshot, row = self._snapshot, self._row
         with _made(self._advisor, repairs):
             pod = self._advisor.subject.record(snapshot)
-            if pod is None or self._is_too_small(pod):
+            is_corrected = any(UNIT in each.change.actions for each in repairs)
+            if pod is None or (self._is_too_small(pod) and not is_corrected):
                 return _NO_WAY, []
             if fits_on(snapshot, pod, row) or (
                 self._counts_evictions and repairs and self._advisor.evicts_now()

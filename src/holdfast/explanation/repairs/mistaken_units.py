@@ -23,6 +23,9 @@ _STORED = (MEMORY, "ephemeral-storage")
 _LEAST_MILLICPU, _LEAST_RESERVED_MILLICPU = 10, 100
 """Few pods request less, and few reservations, so that a smaller number is one of CPUs."""
 
+UNIT = "CorrectUnit"
+"""The action of a change of units."""
+
 
 class MistakenUnit(NamedTuple):
     wrong: str
@@ -90,7 +93,7 @@ def corrected_units(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
     if texts:
         objects = spec_changes(snapshot, subject, lambda spec: _with(spec, found))
         text = f"request {' and '.join(texts)}, if the unit is wrong"
-        yield repair(text, "CorrectUnit", objects)
+        yield repair(text, UNIT, objects)
 
 
 def _with(spec: Raw, units: dict[str, dict[int, MistakenUnit]]) -> Raw:
