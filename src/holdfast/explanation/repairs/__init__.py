@@ -1,6 +1,6 @@
 """Changes that may help, by what is in the way. Whether they do is not tried here.
 
-changed_claims     ResourceClaims with other requests, and pods whose claims are made anew
+changed_claims     ResourceClaims with other requests, and pods whose claims are made again
 claim_templates    claims that a workload's template names
 claim_volumes      volumes for claims that are not bound
 details            names and figures behind reasons

@@ -177,7 +177,7 @@ class RecreatedPods:
 
 
 def _recreated(snapshot: ClusterSnapshot, raw: Raw, specs: Mapping[str, Raw]) -> list[ObjectChange]:
-    """The pod without its node, and its claims made anew from templates with these specs."""
+    """The pod without its node, and its claims made again from templates with these specs."""
     metadata, namespace = raw["metadata"], raw["metadata"].get("namespace") or ""
     follows = bool(controller_of(raw)) or snapshot.is_hypothetical
     spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}

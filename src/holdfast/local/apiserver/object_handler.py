@@ -240,7 +240,7 @@ class ObjectHandler:
         return body
 
     async def _admit_response(self, request: web.BaseRequest) -> None:
-        """Raises StatusError 429, but not for a write: it is made by now, and has to be answered."""
+        """Raises StatusError 429, but not for a write: it is made already, and has to be answered."""
         if request.method != "GET":
             self._responses.make_space()
         elif not await self._responses.space():
