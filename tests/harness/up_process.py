@@ -150,7 +150,7 @@ def end_detached(printed: str | Path) -> None:
     process = detached_process(printed)
     if not process:
         return
-    # A descriptor of the process becomes readable when it ends; it is nobody's child any more.
+    # A descriptor of the process becomes readable when it ends; it is no child of this process.
     handle = os.pidfd_open(process)
     try:
         os.kill(process, signal.SIGTERM)

@@ -110,18 +110,18 @@ def test_ctrl_c_while_it_starts_stops_it(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     with pytest.raises(BrokenPipeError):
-        os.write(writer, b"{}")  # nobody reads it any more
+        os.write(writer, b"{}")  # it is not read any more
     os.close(writer)
     assert not (tmp_path / "holdfast.kubeconfig").exists()
 
 
-def test_a_cluster_that_nobody_waits_for_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_not_waited_for_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     monkeypatch.setenv(READY_DESCRIPTOR, str(writing))
     with pytest.raises(Failure, match="the process that started this one ended"):
         announce("ready\n")
-    announce("without --detach there is nobody to notify")
+    announce("without --detach no process is notified")
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_those_who_do_not_read_are_cut_for_those_who_wait() -> None:
             for _ in range(int(LAG_SECONDS) + 1):
                 with fast.piece(2 * SENDING_RATE), trickling.piece(SENDING_RATE // 100):
                     now.seconds += 1.0
-            assert cut == [], "nobody waits"
+            assert cut == [], "no client waits"
             waiting = asyncio.create_task(budget.space())
             await turns()
             assert sorted(cut) == ["stalled", "trickling"]

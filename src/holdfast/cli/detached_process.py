@@ -7,8 +7,8 @@
       its errors and its status ◄────── or ends before that
 
 The number of the pipe's descriptor is in an environment variable, as systemd gives NOTIFY_SOCKET to a
-service. If this process is killed while it waits, the announcement fails and the cluster stops: nobody
-would know of it.
+service. If this process is killed while it waits, the announcement fails and the cluster stops: its
+address would have been printed nowhere.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def detach(words: Sequence[str], log: Path, reads_stdin: bool = False) -> None:
         raise Failure(_exit_status(status), output.discard(), as_it_is=True)
     os.close(output.descriptor)
     sys.stdout.write(banner + how_to_stop(process.pid, output.path))
-    process.returncode = 0  # it goes on; without this Popen warns that nobody waits for it
+    process.returncode = 0  # it goes on; without this Popen warns that it was not waited for
 
 
 def how_to_stop(process: int, log: Path) -> str:

@@ -93,7 +93,7 @@ class ResponseBudget:
 
     While they are too many, further ones are not encoded: they wait for their turn. Clients that are
     slower than `SENDING_RATE` are cut if others wait for them, so that clients that do not read keep
-    nobody else from reading. The response to a write cannot wait: the write is made, and a request
+    no others from reading. The response to a write cannot wait: the write is made, and a request
     that waits takes as much memory as its response.
     """
 

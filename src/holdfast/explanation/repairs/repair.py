@@ -141,7 +141,7 @@ def bound_claim(
     snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
 ) -> list[ObjectChange]:
     """The claim, created if it does not exist, bound to a new volume that every node can use. The
-    volume names the claim without its uid, which nobody knows before the claim is created: the
+    volume names the claim without its uid, which is not known before the claim is created: the
     volume controller adds it."""
     raw = snapshot.find(CLAIM, name, namespace)
     known = (raw or {}).get("spec") or {}
