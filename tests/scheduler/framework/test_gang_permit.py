@@ -200,6 +200,32 @@ def test_members_wait_no_more_once_the_node_of_one_is_gone() -> None:
     assert sorted(cluster.advance(10)) == ["g0", "g1", "g2"]
 
 
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_permitted_member_whose_node_is_gone_is_not_bound_with_the_others(
+    opens: bool, which: int
+) -> None:
+    """Its job needs it no more once the others are permitted: it alone is refused."""
+    waits = [("", "") if i == which else ("permit", "wait") for i in range(3)]
+    members = [member(f"g{i}", *says) for i, says in enumerate(waits)]
+    alone = members[which]
+    alone["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "m"}
+    cluster = stage(2, *members, cpu=2).add(node("m", cpu=1, labels={"kubernetes.io/hostname": "m"}))
+    cluster.schedule()
+    assert len(cluster.waiting()) == 3
+    others = sorted({"g0", "g1", "g2"} - {f"g{which}"})
+    if opens:
+        cluster.plugin().is_open = True
+    cluster.delete("Node/m")
+    assert sorted(cluster.schedule()) == (others if opens else [])
+    cluster.plugin().is_open = True
+    cluster.advance(1)
+    assert sorted(cluster.placed()) == others
+    assert cluster.waiting() == {}
+    cluster.add(node("m", cpu=1, labels={"kubernetes.io/hostname": "m"}))
+    assert cluster.advance(20) == {f"g{which}": "m"}
+
+
 def test_capacity_of_a_member_whose_time_is_over_is_given_to_others() -> None:
     cluster = stage(2, member("g0"), member("g1"), member("g2", "permit", "wait"))
     cluster.schedule()

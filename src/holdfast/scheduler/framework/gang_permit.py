@@ -160,7 +160,8 @@ class GangPermit:
             names = {job.name for job in jobs}
             held = [each for each in binding.waiting.values() if each.pod.job in names]
             refused = {pod.uid for pod, _ in stops}
-            waits = {each.pod.uid for each in held if not each.permitted} - refused
+            held = [each for each in held if each.pod.uid not in refused]
+            waits = {each.pod.uid for each in held if not each.permitted}
             granted = [each.pod for each in held if each.permitted] + granted
         else:
             held, waits = [], set()
