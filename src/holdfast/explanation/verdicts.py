@@ -17,7 +17,7 @@ from holdfast.scheduler.framework.diagnosis import FITS, NO_NODES, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
-from holdfast.scheduler.framework.gangs import GangAttempt, MemberOrder
+from holdfast.scheduler.framework.gang_attempts import GangAttempt, MemberOrder
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -241,7 +241,7 @@ def _order_seen(snapshot: ClusterSnapshot, job: Job) -> MemberOrder | None:
     """The order of members by priority, time of creation and version; None if that makes no difference,
     or versions are not known."""
     partners = snapshot.cluster.jobs.partners(job)
-    members = snapshot.scheduler.gangs.tried_members(partners)
+    members = snapshot.scheduler.gangs.admission.tried_members(partners)
     versions = {pod.uid: _version(snapshot, pod) for pod in members}
     if all(math.isinf(each) for each in versions.values()):
         return None

@@ -31,9 +31,10 @@ from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
 from holdfast.scheduler.framework.config.plugin_sets import COSCHEDULING
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
+from holdfast.scheduler.framework.gang_attempts import GangAttempt, MemberOrder
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler, member_order
 from holdfast.scheduler.framework.gang_permit import GangPermit
-from holdfast.scheduler.framework.gangs import GangAttempt, Gangs, MemberOrder
+from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
@@ -334,8 +335,8 @@ class Scheduler:
         the block."""
         backfill = self._backfill()
         if backfill is None or not backfill.is_possible(self._round(self.cluster.now)):
-            return self.gangs.attempt(job, order=order)
-        return self.gangs.attempt(job, self.backfill_row, order)
+            return self.gangs.attempts.attempt(job, order=order)
+        return self.gangs.attempts.attempt(job, self.backfill_row, order)
 
     def preemption_for(self, job: Job) -> GangPreemption:
         """What the preempt action would preempt now for a job."""

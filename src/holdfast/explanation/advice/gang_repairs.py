@@ -108,7 +108,7 @@ def consider_all_smaller(
     """Proposes smaller requests of all members that are tried, by the same share."""
     with applied(snapshot, _objects(before)):
         partners = snapshot.cluster.jobs.partners(snapshot.cluster.jobs.known[job.name])
-        members = snapshot.scheduler.gangs.tried_members(partners)
+        members = snapshot.scheduler.gangs.admission.tried_members(partners)
         alike = first_of_each_class(pod for pod in members if pod.reservation is None)
         alike += [pod for pod in members if pod.reservation is not None]  # each is one object
         subjects = [Subject.of(pod) for pod in alike]

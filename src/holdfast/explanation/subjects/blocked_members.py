@@ -110,8 +110,8 @@ def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
         with applied(snapshot, _objects(made)):
             known = snapshot.cluster.jobs.known[job.name]
             most = known.ready_members
-            for rows in snapshot.scheduler.gangs.placements_of([known]):
-                with snapshot.scheduler.gangs.attempt_within(known, rows):
+            for rows in snapshot.scheduler.gangs.attempts.placements_of([known]):
+                with snapshot.scheduler.gangs.attempts.attempt_within(known, rows):
                     most = max(most, known.ready_members)  # with those that would be placed
         least_tried = list(range(min(most, job.min_member - 1), max(0, most - _FEWER), -1))
         if advisor.counts_evictions:
@@ -138,7 +138,7 @@ def uncounted_members(
     """Members that are gated or another scheduler's, if the job needs them: sentences about them, and
     changes after which they count."""
     scheduler, partners = snapshot.scheduler, snapshot.cluster.jobs.partners(job)
-    waiting, counted = waiting_members(snapshot, job), scheduler.gangs.tried_members(partners)
+    waiting, counted = waiting_members(snapshot, job), scheduler.gangs.admission.tried_members(partners)
     foreign = [pod for pod in waiting if scheduler.profile_of(pod.scheduler) is None]
     gated = [pod for pod in waiting if pod.gates]
     texts: list[str] = []
@@ -248,7 +248,7 @@ def explain_beside(
         first = [] if tried.is_ready else tried.members[:earlier]
     if job.topology_key:
         report.details.append(same_domain(job.topology_key))
-    if first and snapshot.scheduler.gangs.is_ready_in(job, [blocked, *first]):
+    if first and snapshot.scheduler.gangs.attempts.is_ready_in(job, [blocked, *first]):
         report.details.append(
             "members are placed in order of priority and age: "
             f"{pods_text(first)} before {blocked.namespace}/{blocked.name}; in another order they fit"

@@ -205,7 +205,7 @@ def gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
     with applied(snapshot, [change for each in repairs for change in each.change.objects]):
         job = snapshot.cluster.jobs.known[job.name]
         gangs, partners = snapshot.scheduler.gangs, snapshot.cluster.jobs.partners(job)
-        refusal = gangs.early_refusal(partners, gangs.tried_members(partners))
+        refusal = gangs.admission.early_refusal(partners, gangs.admission.tried_members(partners))
     if refusal is None:
         return ""
     return refusal.problem.message.replace(str(job.name), job_text(job))

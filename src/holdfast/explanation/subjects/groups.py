@@ -72,7 +72,7 @@ def _domains(snapshot: ClusterSnapshot, job: Job) -> list[str]:
         return [f"{same_domain(key)}, but no node has this label"]
     found = [same_domain(key)]
     for placement in placements[:_MOST_DOMAINS]:
-        with gangs.attempt_within(job, placement.rows) as tried:
+        with gangs.attempts.attempt_within(job, placement.rows) as tried:
             fit, of = len(tried.placed), len(tried.members)
         members = number_of(of, "pending member fits", "pending members fit")
         found.append(f"{key}={placement.domain}: {fit} of {members}")

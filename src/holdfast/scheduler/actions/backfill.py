@@ -223,10 +223,13 @@ class Backfill(Action):
         """Places a whole job, some of its members on held capacity, or nothing of it."""
         job = round_.cluster.jobs.of(leader)
         assert job is not None
-        jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(leader)
-        if round_.gangs.early_refusal(jobs, members) is not None:
+        jobs, members = (
+            round_.cluster.jobs.partners(job),
+            round_.gangs.admission.pending_members(leader),
+        )
+        if round_.gangs.admission.early_refusal(jobs, members) is not None:
             return False
-        for rows in round_.gangs.placements_of(jobs):
+        for rows in round_.gangs.attempts.placements_of(jobs):
             with round_.search.within(rows):
                 if self._backfill_members(round_, jobs, members, until):
                     return True
@@ -237,7 +240,7 @@ class Backfill(Action):
     ) -> bool:
         statement = Statement(round_.cycle)
         row_for = lambda pod: self._row_for(round_, pod, until)  # noqa: E731
-        backfilled = round_.gangs.assume_each(statement, members, row_for)
+        backfilled = round_.gangs.attempts.assume_each(statement, members, row_for)
         if statement.assumed and all(job.is_ready for job in jobs):
             return self._commit(round_, statement, backfilled)
         statement.discard()

@@ -99,18 +99,18 @@ class PreemptAction(Action):
     def _preempt_for_job(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
         """Preempts for a job; returns the victims."""
         cluster, gangs = round_.cluster, round_.gangs
-        jobs, members = cluster.jobs.partners(job), gangs.pending_members(leader)
+        jobs, members = cluster.jobs.partners(job), gangs.admission.pending_members(leader)
         reserving = [pod for pod in members if pod.reservation is not None]
         if reserving:
             self._preempt_for_reservations(round_, reserving, jobs)
             return ()
-        if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
+        if gangs.admission.early_refusal(jobs, members, may_preempt=True) is not None:
             return ()
         self._deallocations = {}
         if job.core is not None:
             victims = self._preempt_for_group(round_, job, members)
         else:
-            victims = self._preempt_for(round_, members, lambda: gangs.could_start(jobs))
+            victims = self._preempt_for(round_, members, lambda: gangs.admission.could_start(jobs))
         if not victims:
             round_.preemption.apply([*self._deallocations.values()])
         return victims
@@ -143,10 +143,11 @@ class PreemptAction(Action):
         gangs = round_.gangs
         together = [[pod] for pod in members] if job.is_ready else [members]
         proposals = []
-        for rows in gangs.placements_of([job]):
+        for rows in gangs.attempts.placements_of([job]):
             with round_.search.within(rows):
                 tried = (
-                    self._proposal(round_, pods, lambda: gangs.could_start([job])) for pods in together
+                    self._proposal(round_, pods, lambda: gangs.admission.could_start([job]))
+                    for pods in together
                 )
                 proposals += [found for found in tried if found[1]][:1]
         return min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
@@ -158,18 +159,20 @@ class PreemptAction(Action):
         if job.is_ready and job.core is None:
             return nothing
         gangs, jobs = round_.gangs, round_.cluster.jobs.partners(job)
-        members = gangs.tried_members(jobs)
+        members = gangs.admission.tried_members(jobs)
         if any(pod.reservation is not None for pod in members):
             return nothing
         if self._is_under_way(round_, members):
             return nothing
-        if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
+        if gangs.admission.early_refusal(jobs, members, may_preempt=True) is not None:
             return nothing
         with round_.cluster.jobs.queues.expected_usage():
             if job.core is not None:
                 found, victims = self._proposal_for_group(round_, job, members)
             else:
-                found, victims = self._proposal(round_, members, lambda: gangs.could_start(jobs))
+                found, victims = self._proposal(
+                    round_, members, lambda: gangs.admission.could_start(jobs)
+                )
         return GangPreemption([(pod, node) for pod, node, _ in found], list(victims.values()))
 
     def victims_in_queue(self, round_: Round, pod: PodRecord) -> list[PodRecord]:

@@ -276,12 +276,17 @@ class _Reclaimer:
         """Whether capacity is reclaimed for the job, by this call or an earlier one."""
         cluster, job = self._cluster, self._cluster.jobs.of(self._leader)
         jobs = [] if job is None else cluster.jobs.partners(job)
-        members = [self._leader] if job is None else self._round.gangs.pending_members(self._leader)
+        members = (
+            [self._leader] if job is None else self._round.gangs.admission.pending_members(self._leader)
+        )
         if any(pod.reservation is not None or self._is_under_way(pod) for pod in members):
             return True
         if jobs and any(each.is_ready for each in jobs):
             return True
-        if jobs and self._round.gangs.early_refusal(jobs, members, may_preempt=True) is not None:
+        if (
+            jobs
+            and self._round.gangs.admission.early_refusal(jobs, members, may_preempt=True) is not None
+        ):
             return False
         for pod in members:
             if pod.nominated:
@@ -291,7 +296,7 @@ class _Reclaimer:
             for pod in members:
                 self._place(pod)
                 # Nothing is reclaimed for members beyond those the job needs.
-                ready = pod.row >= 0 and self._round.gangs.could_start(jobs)
+                ready = pod.row >= 0 and self._round.gangs.admission.could_start(jobs)
                 if ready:
                     break
         if ready and self._victims:

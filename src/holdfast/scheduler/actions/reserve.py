@@ -227,8 +227,8 @@ class Reserve(Action):
             profile = round_.profiles[pod.scheduler]
             column = round_.columns.column(profile, pod.cls)
             return round_.search.find_row(profile, pod, column) >= 0
-        jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(pod)
-        return round_.gangs.can_start(jobs, members)
+        jobs, members = round_.cluster.jobs.partners(job), round_.gangs.admission.pending_members(pod)
+        return round_.gangs.attempts.can_start(jobs, members)
 
     # Holds and events
 
@@ -258,7 +258,7 @@ class Reserve(Action):
     def _reserve(self, round_: Round, unit: Unit) -> bool:
         """Places the job's pods or makes holds for them; whether that was possible."""
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
-        tasks = [unit.pod] if unit.job is None else round_.gangs.pending_members(unit.pod)
+        tasks = [unit.pod] if unit.job is None else round_.gangs.admission.pending_members(unit.pod)
         tasks = [pod for pod in tasks if pod.reservation is None]
         tasks = self._admissible(round_, tasks)
         if not tasks or not all(
@@ -266,7 +266,7 @@ class Reserve(Action):
         ):
             return True  # more nodes would not help
         plan = None
-        closed = [self._closed_and_outside(rows) for rows in round_.gangs.placements_of(jobs)]
+        closed = [self._closed_and_outside(rows) for rows in round_.gangs.attempts.placements_of(jobs)]
         for rows in closed:
             plan = plan or round_.hold_planner.plan(jobs, tasks, self._percent, rows)
         if plan is None:
@@ -278,7 +278,7 @@ class Reserve(Action):
             self._closed_rows |= set(next(filter(None, taken), ()))
             self._emit_cannot_reserve(round_, unit, tasks)
             return False
-        if lacking := round_.gangs.would_lack(jobs, [pod for pod, _ in plan.held]):
+        if lacking := round_.gangs.admission.would_lack(jobs, [pod for pod, _ in plan.held]):
             # The job is not admitted, so that it must neither start nor keep capacity from others.
             plan.statement.discard()
             text = f"its minResources are not free: {', '.join(lacking)}; no capacity was reserved"

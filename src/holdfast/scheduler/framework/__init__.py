@@ -19,6 +19,8 @@
     diagnosis                  why no node is feasible, in kube-scheduler's words
     reservation_diagnosis      why no reservation serves a pod, in Koordinator's words
     gangs                      jobs of several pods, from the queue to their nodes
+    gang_admission             whether a job may be scheduled, before its members are tried on nodes
+    gang_attempts              placing the members of a job in a statement
     gang_permit, gang_failures the binding cycle and the failure handler for all pods of a job
     nominated_pods             nominated pods count as if they were on their node
     dry_run                    whether a pod fits now, or would fit without its victims

@@ -60,6 +60,11 @@ class GangRefusal(NamedTuple):
     after a back-off, without waiting for a change."""
 
 
+def gang_refusal(reason: str, message: str, wakes_on: int) -> GangRefusal:
+    """A refusal with one message for all members."""
+    return GangRefusal(JobProblem(reason, message), {}, wakes_on, {})
+
+
 def pending_members(
     leader: PodRecord, jobs: Jobs, queue: SchedulingQueue, profiles: Mapping[str, Profile]
 ) -> list[PodRecord]:

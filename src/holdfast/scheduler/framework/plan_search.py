@@ -133,7 +133,7 @@ class PlanSearch:
             key = _common_domain(classes)
             if key:
                 return [each.rows for each in self._gangs.placements.domains(key)]
-        return self._gangs.placements_of([job] if job is not None else [])
+        return self._gangs.attempts.placements_of([job] if job is not None else [])
 
     def _find_among(
         self,

@@ -137,7 +137,7 @@ class QueueingHints:
         first = next(iter(group.pods.values()))
         if first.job is not None:
             self._wake_preemptors(group, now)
-            if group.pods and (reports or self._gangs.may_fit(first)):
+            if group.pods and (reports or self._gangs.admission.may_fit(first)):
                 self._queue.wake(group, now)
             return
         cls = first.cls
