@@ -304,18 +304,28 @@ def test_host_ports_of_more_pods_than_nodes(name: str) -> None:
 # Queues
 
 
+@pytest.mark.parametrize(
+    ("cpu", "raised", "fits", "running"),
+    [
+        ("8", "6", "all 3 pods fit", 6),
+        ("4", "4", "1 of 3 pods fits", 4),
+        ("5", "5", "2 of 3 pods fit", 5),
+    ],
+)
 @pytest.mark.parametrize("more", [{}, PARALLEL], ids=["one by one", "all at once"])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_the_capability_of_a_queue_is_raised_for_all_replicas(kind: str, more: Raw) -> None:
+def test_the_capability_of_a_queue_is_raised_for_all_replicas_that_start(
+    kind: str, more: Raw, cpu: str, raised: str, fits: str, running: int
+) -> None:
     raw = with_ports(kind, 6, **(more if kind == "StatefulSet" else {}))
     raw["spec"]["template"]["spec"] = pod("x", "1")["spec"]
     raw["spec"]["template"]["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "q"}
     cluster = HypotheticalCluster(FACTORY, NOW)
-    for each in (queue("q", capability={"cpu": "3"}), node("n0", cpu="8"), raw):
+    for each in (queue("q", capability={"cpu": "3"}), node("n0", cpu=cpu), raw):
         cluster.take(Apply(each))
     cluster.rest()
     objects = [*cluster.objects.all()]
     top = next(each for each in objects if each["kind"] == kind)
     advice = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
-    assert advice.text == "raise the capability of queue q to 6 cpu; then all 3 pods fit: n0"
-    assert len(pods_of(followed(objects, advice.change)).running) == 6
+    assert advice.text == f"raise the capability of queue q to {raised} cpu; then {fits}: n0"
+    assert len(pods_of(followed(objects, advice.change)).running) == running

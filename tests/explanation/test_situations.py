@@ -585,6 +585,63 @@ SITUATIONS: dict[str, Row] = {
         ["uses 0 of the 2 cpu of its capability", "it can never start"],
         ["RaiseCapability", "Resize"],
     ),
+    "cpu without its unit, over the capability of its queue": Row(
+        [
+            node("n1", cpu="64"),
+            queue("small", capability={"cpu": "4"}),
+            pod("p", "2k", annotations={QUEUE: "small"}),
+        ],
+        ["the request is 2000 cpu: it can never start; did you mean 2000m cpu?"],
+        ["CorrectUnit"],
+    ),
+    "memory in a unit too large, over the capability of its queue": Row(
+        [
+            node("n1", memory="256Gi"),
+            queue("small", capability={"memory": "4Gi"}),
+            pod("p", memory="64Gi", annotations={QUEUE: "small"}),
+        ],
+        ["it can never start; did you mean 64Mi memory?"],
+        ["CorrectUnit", "RaiseCapability"],
+    ),
+    "cpu without its unit, and its queue is in use": Row(
+        [
+            N1,
+            queue("small", capability={"cpu": "4"}),
+            full("a", "3", "n1", annotations={QUEUE: "small"}),
+            pod("p", "2k", annotations={QUEUE: "small"}),
+        ],
+        ["did you mean 2000m cpu?"],
+        ["CorrectUnit"],
+    ),
+    "cpu without its unit, a queue, and too little capacity": Row(
+        [
+            node("n1", cpu="4"),
+            queue("small", capability={"cpu": "4"}),
+            full("a", "3", "n1"),
+            pod("p", "2k", annotations={QUEUE: "small"}),
+        ],
+        ["did you mean 2000m cpu?"],
+        ["CorrectUnit"],
+    ),
+    "many CPUs, more than the capability of its queue": Row(
+        [
+            node("n1", cpu="64"),
+            queue("small", capability={"cpu": "2"}),
+            pod("p", "16", annotations={QUEUE: "small"}),
+        ],
+        ["the request is 16 cpu: it can never start"],
+        ["RaiseCapability"],
+    ),
+    "gang whose members differ, over the capability of its queue": Row(
+        [
+            node("n1", cpu="64"),
+            queue("small", capability={"cpu": "2"}),
+            in_default(pod_group("g", 2, queue="small")),
+            *(pod(name, cpu, group="g") for name, cpu in (("p", "4"), ("b", "16"), ("c", "4"))),
+        ],
+        ["the request is 8 cpu"],
+        ["RaiseCapability", "Resize"],
+    ),
     "gang lacks pods": Row(
         [N1, in_default(pod_group("g", 3)), pod("p", group="g")],
         ["1 of the 3 pods it needs", "2 more must be created"],

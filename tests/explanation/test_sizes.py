@@ -295,7 +295,10 @@ def test_smaller_requests_of_a_gang_are_one_change() -> None:
     group = in_default(pod_group("w", 4))
     world = world_of([node("n1", cpu="4"), full("x", "2", "n1"), group, *members])
     (advice,) = explain(snapshot_of(world), world.objects["PodGroup", "w"]).advice
-    assert advice.text.startswith("request at most 1 cpu instead of 3 and end pod default/x ")
+    assert advice.text.startswith(
+        "request at most 1 cpu instead of 3, in each of 4 pods (w-0, w-1, w-2, w-3) and end pod "
+        "default/x "
+    )
     after = world_of(changed(list(world.objects.values()), advice.change))
     after.settle()
     assert all(after.node_of(f"w-{at}") for at in range(4))

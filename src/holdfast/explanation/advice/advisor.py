@@ -235,6 +235,14 @@ class Advisor:
         made, _ = self._with_deletions(change)
         return dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all
 
+    def replicas_started(self, each: Repair) -> int:
+        """How many pods of the workload start with the change; it is not advised by this."""
+        change = sum((r.change for r in (*self.before, each)), ClusterChange())
+        start, fitting = self._tried_with(change)
+        if start.nodes and self._parts is not None and not start.evicts:
+            fitting = dry_run(self.snapshot, self._parts, change)
+        return fitting.started if fitting is not None else len(start.nodes[:1])
+
     def _is_more(self, fitting: Fitting, change: ClusterChange) -> bool:
         """Whether more pods of the workload run with the change, also once all are replaced, if its
         rollout stops before that."""
@@ -423,13 +431,14 @@ def _with_places(repairs: tuple[Repair, ...], texts: list[str]) -> str:
     """The texts with the template that is edited, named after the last change of it; or with the pods
     that are edited."""
     change, text = sum((each.change for each in repairs), ClusterChange()), " and ".join(texts)
-    edits = [at for at, each in enumerate(repairs) if workload_text(each.change)]
     if "template of" in text:
         return text
-    if not edits:
-        return f"{text}{_members_text(change, text)}"
     place = workload_text(change)
-    return " and ".join(f"{each}{place if at == edits[-1] else ''}" for at, each in enumerate(texts))
+    edits = [at for at, each in enumerate(repairs) if workload_text(each.change)]
+    if not edits:
+        place = _members_text(change, text)
+        edits = [at for at, each in enumerate(repairs) if any(map(_edits_pod, each.change.objects))]
+    return " and ".join(f"{each}{place if at in edits[-1:] else ''}" for at, each in enumerate(texts))
 
 
 def _members_text(change: ClusterChange, text: str) -> str:

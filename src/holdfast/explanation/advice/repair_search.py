@@ -388,7 +388,8 @@ class _Search:
         snapshot, row = self._snapshot, self._row
         with _made(self._advisor, repairs):
             pod = self._advisor.subject.record(snapshot)
-            is_corrected = any(UNIT in each.change.actions for each in repairs)
+            made = (*self._advisor.before, *repairs)
+            is_corrected = any(UNIT in each.change.actions for each in made)
             if pod is None or (self._is_too_small(pod) and not is_corrected):
                 return _NO_WAY, []
             if fits_on(snapshot, pod, row) or (

@@ -169,3 +169,11 @@ def largest(snapshot: ClusterSnapshot, slot: int) -> int:
     alive = table.alive[: table.size]
     amounts = table.allocatable[slot, : table.size][alive]
     return int(amounts.max()) if len(amounts) else 0
+
+
+def largest_for(snapshot: ClusterSnapshot, pod: PodRecord, slot: int) -> int:
+    """The most that a pod of its queue can have of a resource: no more than a node has, nor than the
+    capabilities of the queue and of those above it."""
+    queues = snapshot.cluster.jobs.queues
+    limits = [each.capability for each in queues.path(queues.of(pod)) if each.capability]
+    return min([largest(snapshot, slot), *(each[slot] for each in limits if slot in each)])

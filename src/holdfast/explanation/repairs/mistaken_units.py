@@ -1,5 +1,6 @@
-"""Requests in a mistaken unit: 250 CPUs for 250m, 64Gi for 64Mi, where no node is nearly
-that large. The API server stores quantities in their shortest form: 2000 CPUs as 2k."""
+"""Requests in a mistaken unit: 250 CPUs for 250m, 64Gi for 64Mi, where no node is nearly that large, or
+the capability of the queue is not. The API server stores quantities in their shortest form: 2000 CPUs
+as 2k."""
 
 import copy
 import re
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.api.names import CPU, MEMORY
 from holdfast.api.quantity import amount, format_amount
-from holdfast.explanation.facts.capacity import largest
+from holdfast.explanation.facts.capacity import largest, largest_for
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE, parts_of
 from holdfast.explanation.repairs.repair import Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
@@ -20,8 +21,9 @@ _BYTES = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]+)")
 _SMALLER = {"Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "P": "T", "T": "G", "G": "M"}
 """By unit of bytes, the next smaller one."""
 _STORED = (MEMORY, "ephemeral-storage")
-_LEAST_MILLICPU, _LEAST_RESERVED_MILLICPU = 10, 100
-"""Few pods request less, and few reservations, so that a smaller number is one of CPUs."""
+_LEAST_MILLICPU, _LEAST_LIKELY_MILLICPU = 10, 100
+"""Few pods request less; few reservations request less than the second, which also is for requests that
+a node is large enough for, so that a smaller number is one of CPUs."""
 
 UNIT = "CorrectUnit"
 """The action of a change of units."""
@@ -29,27 +31,28 @@ UNIT = "CorrectUnit"
 
 class MistakenUnit(NamedTuple):
     wrong: str
-    """The quantity that no node comes near, as its author may have written it."""
+    """The quantity that is far too large, as its author may have written it."""
     right: str
-    """The same number in the largest unit with which one does, or nearly does."""
+    """The same number in the largest unit with which it is not, or nearly not."""
 
 
 def mistaken_units(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, dict[int, MistakenUnit]]:
-    """By resource, the amounts of containers that no node comes near."""
+    """By resource, the amounts of containers that no node, or its queue, comes near."""
     subject = Subject.of(pod)
     raw = subject.raw(snapshot)
     is_reservation = subject.info is RESERVATION
     template = (raw.get("spec") or {}).get("template") or {} if is_reservation else raw
-    least = _LEAST_RESERVED_MILLICPU if is_reservation else _LEAST_MILLICPU
     given = _resources(copy.deepcopy(template.get("spec") or {}))
     slots, found = snapshot.cluster.nodes.slots, dict[str, dict[int, MistakenUnit]]()
     for slot, asked in pod.cls.requests:
-        name, most = slots.name(slot), largest(snapshot, slot)
+        name, most = slots.name(slot), largest_for(snapshot, pod, slot)
         if not most or asked <= most * SMALLEST_SHARE:
             continue
         for amounts in given:
             text = str(amounts.get(name, "0"))
             size = amount(name, text)
+            is_likely = is_reservation or size <= largest(snapshot, slot)
+            least = _LEAST_LIKELY_MILLICPU if is_likely else _LEAST_MILLICPU
             if size > most and (near := _near(name, text, size, most, least)) is not None:
                 found.setdefault(name, {}).setdefault(size, near)
     return found
@@ -82,8 +85,15 @@ def unit_hint(snapshot: ClusterSnapshot, pod: PodRecord, name: str) -> str:
     return f"; did you mean {first.right}?" if first is not None else ""
 
 
+def units_hint(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """`; did you mean 250m cpu and 1Gi memory?`"""
+    found = mistaken_units(snapshot, pod).items()
+    meant = [f"{next(iter(units.values())).right} {name}" for name, units in found]
+    return f"; did you mean {' and '.join(meant)}?" if meant else ""
+
+
 def corrected_units(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
-    """All of them at once: no node is large enough for any."""
+    """All of them at once: no node, or its queue, is large enough for any."""
     found = mistaken_units(snapshot, pod)
     texts = [
         f"{unit.right} {name} instead of {unit.wrong}"

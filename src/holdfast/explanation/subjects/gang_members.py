@@ -118,12 +118,12 @@ def explain_member(
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
-        report.details += queue_details(snapshot, [pod] if job.is_ready else needed_members(job))
+        report.details += queue_details(snapshot, [pod] if job.is_ready else needed_members(job, pod))
         if job.is_ready:
             consider_queue(snapshot, subject, [pod], advisor)
         else:
             consider_queue_of_gang(snapshot, subject, job, advisor)
-    elif full := job_over_capability(snapshot, job):
+    elif full := job_over_capability(snapshot, job, pod):
         report.summary = f"Its queue does not admit the whole of {job_text(job)}."
         report.details.append(full)
         if placing.message:
@@ -262,7 +262,8 @@ def consider_queue_of_gang(
 ) -> None:
     """Changes of the queue that does not admit the members that the job needs, if need be together with
     others; smaller requests, or fewer members."""
-    needed = needed_members(job)
+    own = advisor.goal.record(snapshot) if isinstance(advisor.goal, Subject) else None
+    needed = needed_members(job, own)
     consider_queue(snapshot, subject, needed, advisor)
     for each in queue_repairs(snapshot, subject, needed):
         if not advisor.advice:

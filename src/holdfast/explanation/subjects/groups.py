@@ -125,7 +125,6 @@ def _hindrance(
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
-        never = never and len(needed) == len(job.waiting())
         consider_queue_of_gang(snapshot, subject, job, advisor)
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
     if needed and (refusal := snapshot.cluster.jobs.queue_limits.admission_error(needed[0])):

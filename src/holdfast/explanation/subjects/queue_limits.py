@@ -17,6 +17,7 @@ from holdfast.explanation.facts.expected_ends import expected_ends
 from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE
 from holdfast.explanation.phrases import amounts_text, in_time
+from holdfast.explanation.repairs.mistaken_units import corrected_units, units_hint
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, metadata_changes, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject, place
@@ -27,7 +28,14 @@ from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import CORE
 from holdfast.scheduler.jobs.queues import QueueRecord
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch, patch_status
+from holdfast.snapshot.cluster_changes import (
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    patch,
+    patch_status,
+)
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _GUARANTEED = "guaranteed to other queues"
@@ -67,10 +75,21 @@ def _asked(pods: Iterable[PodRecord]) -> Counter[int]:
     return found
 
 
-def needed_members(job: Job) -> list[PodRecord]:
-    """The first waiting members in the order in which they are tried, as many as the job needs."""
-    waiting = sorted(job.waiting(), key=lambda pod: (bool(pod.gates), member_order(pod)))
-    return waiting[: max(1, job.still_needs - job.ready_members)]
+def needed_members(job: Job, own: PodRecord | None = None) -> list[PodRecord]:
+    """The smallest waiting members, as many as the job needs, one of which may be given; of equal ones,
+    those that are tried first."""
+    waiting = job.waiting()
+    most = Counter[int]()
+    for pod in waiting:
+        most |= Counter(pod.cls.amounts)
+
+    def size(pod: PodRecord) -> float:
+        return sum(amount / most[slot] for slot, amount in pod.cls.amounts.items() if amount > 0)
+
+    ordered = sorted(
+        waiting, key=lambda pod: (pod is not own, bool(pod.gates), size(pod), member_order(pod))
+    )
+    return ordered[: max(1, job.still_needs - job.ready_members)]
 
 
 def too_large(snapshot: ClusterSnapshot, job: Job) -> str:
@@ -90,11 +109,12 @@ def too_large(snapshot: ClusterSnapshot, job: Job) -> str:
     return ""
 
 
-def job_over_capability(snapshot: ClusterSnapshot, job: Job) -> str:
-    """Why the queue does not admit as many members as the job needs; empty if it does."""
+def job_over_capability(snapshot: ClusterSnapshot, job: Job, own: PodRecord | None = None) -> str:
+    """Why the queue does not admit as many members as the job needs, one of which may be given; empty
+    if it does."""
     if job.is_ready or not job.waiting():
         return ""
-    return "".join(queue_details(snapshot, needed_members(job)))
+    return "".join(queue_details(snapshot, needed_members(job, own)))
 
 
 def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
@@ -102,7 +122,9 @@ def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]
     if full is None:
         return _guarantees(snapshot, pods)
     text, never = full
-    return [f"{text}: it can never start" if never else text]
+    if not never:
+        return [text]
+    return [f"{text}: it can never start{units_hint(snapshot, pods[0])}"]
 
 
 def _guarantees(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
@@ -141,23 +163,66 @@ def _others(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[QueueRecor
 def consider_queue(
     snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
 ) -> None:
-    """Proposes changes of the queue or of the queue's name, smaller requests, and waiting for pods of
-    the queue; if none of these is enough, changes of the queue together with what opens a node."""
-    repairs = list(queue_repairs(snapshot, subject, pods))
-    replicas = _waiting_replicas(snapshot, subject, pods)
-    for each in (*queue_repairs(snapshot, subject, replicas), *repairs) if replicas else repairs:
+    """Proposes requests in another unit, changes of the queue or of the queue's name, smaller requests,
+    and waiting for pods of the queue; if none of these is enough, some of them together with what opens
+    a node."""
+    pod = subject.record(snapshot)
+    units = list(corrected_units(snapshot, subject, pod)) if pod is not None else []
+    for each in units:
         advisor.propose(each)
+    _consider_limits(snapshot, subject, pods, advisor)
     _wait(snapshot, pods, advisor)
     _smaller(snapshot, subject, pods, advisor)
-    pod = subject.record(snapshot)
-    if advisor.advice or pod is None:
-        return
-    placing = place(snapshot.scheduler, pod)
-    for each in repairs if placing.message else ():
-        with advisor.about(subject, each):
-            consider_nodes(advisor, placing)
-        if advisor.advice:
+    for before in (*((each,) for each in units), ()):
+        if not advisor.advice:
+            _consider_after(snapshot, subject, pods, before, advisor)
+
+
+def _consider_limits(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """Changes of the queue for the pods, and for all pods of their workload that wait: for as many of
+    these as start if it admits all, so that it is not raised for those that no node has capacity for.
+    If the smallest members of a gang do not start with this, changes of the queue for all of them."""
+    replicas = _waiting_replicas(snapshot, subject, pods)
+    repairs = list(queue_repairs(snapshot, subject, replicas)) if replicas else []
+    started = max(map(advisor.replicas_started, repairs), default=0)
+    if 0 < started < len(replicas):
+        repairs = [*queue_repairs(snapshot, subject, replicas[:started]), *repairs]
+    for each in repairs:
+        advisor.propose(each)
+    job = snapshot.cluster.jobs.of(pods[0])
+    for members in (pods, job.waiting()) if job is not None and not job.is_ready else (pods,):
+        helpful = [each for each in queue_repairs(snapshot, subject, members) if advisor.propose(each)]
+        if helpful:
             return
+
+
+def _consider_after(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pods: list[PodRecord],
+    before: tuple[Repair, ...],
+    advisor: Advisor,
+) -> None:
+    """Changes of the queue, and what opens a node, after some that are not enough by themselves."""
+    with applied(snapshot, [change for each in before for change in each.change.objects]):
+        records = [Subject.of(each).record(snapshot) for each in pods]
+        changed = [each for each in records if each is not None]
+        pod = subject.record(snapshot)
+        if pod is None or not changed:
+            return
+        repairs = list(queue_repairs(snapshot, subject, changed))
+        placing = place(snapshot.scheduler, pod)
+    if before:
+        with advisor.about(subject, *before):
+            for option in repairs:
+                advisor.propose(option)
+    options = [(each,) for each in repairs] if repairs else [()]
+    for more in options if placing.message else ():
+        if not advisor.advice:
+            with advisor.about(subject, *before, *more):
+                consider_nodes(advisor, placing)
 
 
 def _waiting_replicas(
