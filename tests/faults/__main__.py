@@ -46,10 +46,13 @@ def main() -> int:
     parser.add_argument(
         "--calendar", action="store_true", help="lives with reservations that start later"
     )
+    parser.add_argument(
+        "--gangs", action="store_true", help="lives with more gangs, whose members wait in Permit"
+    )
     parser.add_argument("--races", action="store_true", help="two schedulers that race for devices")
     options = parser.parse_args()
-    kinds = {"races": options.races, "claims": options.claims, "calendar": options.calendar}
-    kind = next((name for name, is_asked in kinds.items() if is_asked), "lives")
+    kinds = ("races", "claims", "calendar", "gangs")
+    kind = next((name for name in kinds if getattr(options, name)), "lives")
     if options.seed is not None:
         return _one(options.seed, options.log, options.shrink, kind)
     start, binds, doubles, failed = time.monotonic(), 0, 0, 0

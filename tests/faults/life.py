@@ -145,9 +145,9 @@ def migration(name: str, of: str) -> Raw:
     }
 
 
-def draw(seed: int, claims: bool = False, calendar: bool = False) -> Life:
+def draw(seed: int, claims: bool = False, calendar: bool = False, gangs: bool = False) -> Life:
     """The life of a seed; with `claims`, the same with devices by claim, with `calendar`, with
-    reservations that start later."""
+    reservations that start later, with `gangs`, with more gangs, whose members wait in Permit."""
     rng = random.Random(seed)
     life = Life(seed, replicas=rng.choice((1, 2, 2)), streams=rng.random() < 0.7)
     life.every_kind = seed % 10 == 0
@@ -159,7 +159,9 @@ def draw(seed: int, claims: bool = False, calendar: bool = False) -> Life:
         _draw_more(life, random.Random(seed * 17 + 5))
     if seed % 9 == 7:
         _draw_quotas(life, random.Random(seed * 13 + 3))
-    if seed % 5 == 3:
+    if gangs:
+        _draw_gangs(life, random.Random(seed * 37 + 15))
+    if seed % 5 == 3 or gangs:
         _draw_slow_permit(life, random.Random(seed * 19 + 7))
     if seed % 7 == 5:
         _draw_queues(life, random.Random(seed * 23 + 9))
@@ -316,6 +318,47 @@ def _draw_quotas(life: Life, rng: random.Random) -> None:
                 "watch", when(), rng.uniform(0.5, 8.0), "", QUOTAS, how, amount=rng.uniform(0.1, 3.0)
             )
         )
+
+
+def _draw_gangs(life: Life, rng: random.Random) -> None:
+    """Gangs of both kinds, most of them with more members than they need, that come and go with nodes,
+    other pods that preempt them, and often starvation holds."""
+
+    def when() -> float:
+        return round(rng.uniform(0.0, TROUBLED * 0.8), 2)
+
+    life.starving = rng.random() < 0.4
+    sizes = {
+        raw["metadata"]["name"]: milli(raw["status"]["allocatable"]["cpu"])
+        for path, raw in life.first
+        if path == NODES
+    }
+    for i in range(rng.randint(1, 3)):
+        name, members, at = f"x{i}", rng.randint(2, 5), when()
+        raw = group(name, rng.randint(1, members))
+        is_other = rng.random() < 0.5
+        if is_other:
+            raw["apiVersion"] = "scheduling.sigs.k8s.io/v1alpha1"
+        life.first.append((OTHER_GROUPS if is_other else GROUPS, raw))
+        priority, cpu = rng.choice((0, 10, 50)), rng.choice((300, 500, 1000, 1700))
+        for j in range(members):
+            annotations = {GROUP_NAME: name, "replica": "yes"}
+            member = pod_of(f"{name}-{j}", cpu, priority, annotations=annotations)
+            moment = at + rng.choice((0.0, rng.uniform(0.0, 0.5), rng.uniform(0.0, 8.0)))
+            life.acts.append((moment, "create", (PODS, member)))
+            if rng.random() < 0.15:
+                life.acts.append(
+                    (moment + rng.uniform(0.0, 8.0), "delete", (PODS, f"{name}-{j}", "default"))
+                )
+    for name, size in sizes.items():
+        if rng.random() < 0.3:
+            gone_at = when()
+            life.acts.append((gone_at, "delete", (NODES, name, "")))
+            back_at = gone_at + rng.choice((0.0, rng.uniform(0.0, 8.0)))
+            life.acts.append((back_at, "create", (NODES, node_of(name, size))))
+    for i in range(rng.randint(0, 2)):
+        urgent = pod_of(f"urgent{i}", rng.choice((500, 1000, 1700)), 100)
+        life.acts.append((when(), "create", (PODS, urgent)))
 
 
 def _draw_slow_permit(life: Life, rng: random.Random) -> None:

@@ -1,8 +1,9 @@
-"""Many lives, of one of four kinds; one that fails is shrunk.
+"""Many lives, of one of five kinds; one that fails is shrunk.
 
 lives     replicas of one scheduler and all kinds of faults
 claims    the same lives with devices by claim
 calendar  the same lives with reservations that start later
+gangs     the same lives with more gangs, whose members wait in Permit, and nodes that come and go
 races     two schedulers that race for devices
 """
 
@@ -21,7 +22,7 @@ _LAST_LINES = 120
 def _draw(seed: int, kind: str) -> Life:
     if kind == "races":
         return draw_race(seed)
-    return draw(seed, claims=kind == "claims", calendar=kind == "calendar")
+    return draw(seed, claims=kind == "claims", calendar=kind == "calendar", gangs=kind == "gangs")
 
 
 def simulate(

@@ -358,6 +358,8 @@ class Simulation:
     def _delete(self, path: str, name: str, namespace: str) -> None:
         if path == NODES:
             self.audit.broken_up |= self._gangs_on(name)
+        elif path == PODS and (pod := self.model.find(PODS, name)) is not None:
+            self.audit.broken_up.add(group_of(pod))
         self.model.delete(path, name, namespace)
         if path == NODES:
             for pod in self.audit.pods_on(name):

@@ -56,6 +56,11 @@ def test_the_rules_hold_with_reservations_that_start_later(part: int) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
+def test_the_rules_hold_with_gangs_that_wait_in_permit(part: int) -> None:
+    check(range(25 * part, 25 * (part + 1)), "gangs")
+
+
+@pytest.mark.parametrize("part", range(4))
 def test_two_schedulers_never_bind_pods_with_one_device(part: int) -> None:
     check(range(50 * part, 50 * (part + 1)), "races")
 
@@ -68,7 +73,7 @@ def test_races_find_schedulers_that_do_not_verify_their_devices(
     assert any("had its device before" in found[0] for found in problems if found)
 
 
-@pytest.mark.parametrize("kind", ["claims", "calendar", "races"])
+@pytest.mark.parametrize("kind", ["claims", "calendar", "gangs", "races"])
 def test_a_seed_of_another_kind_replays_exactly(kind: str) -> None:
     first = simulate(5, keep_log=True, kind=kind)
     assert simulate(5, keep_log=True, kind=kind).log == first.log
