@@ -16,7 +16,7 @@ runs         many lives, and what a failing one needs to fail
     python -m faults --seed 17 --log                       one life, with its log of events
     python -m faults --claims --seeds 1000                 lives with devices by claim
     python -m faults --calendar --seeds 1000               lives with reservations that start later
-    python -m faults --gangs --seeds 1000                  lives with more gangs, whose members wait in Permit
+    python -m faults --gangs --seeds 1000                  lives with gangs that wait in Permit
     python -m faults --races --seeds 10000                 races of two schedulers
 
 A failing seed is shrunk: faults are left out while it still fails.

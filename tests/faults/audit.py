@@ -82,8 +82,8 @@ class Audit:
         self._nodes_of: dict[str, str] = {}
         """Where each pod was bound, by uid."""
         self.broken_up: set[str] = set()
-        """Gangs that lost members together with a node, or the place some of them were to have, or of which
-        a user deleted a member."""
+        """Gangs that lost members together with a node, or the place some of them were to have, or
+        a member that a user deleted."""
         self._pods: dict[str, Raw] = {}
         self.devices = _DeviceAudit(self._pods, lambda: network.timeline.now)
 
