@@ -77,7 +77,7 @@ def consider_evictions_for_own(advisor: Advisor, pod: PodRecord) -> None:
         return
     pods = list(victims.values())
     with applied(snapshot, [change for each in pods for change in ended_pod(snapshot, each)]):
-        then = available_reservations(snapshot, advisor.subject)
+        then = available_reservations(snapshot)
     advisor.propose(end_of(snapshot, pods, f" on {few(sorted(nodes), _NODES)}", then))
 
 

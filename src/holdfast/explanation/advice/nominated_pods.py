@@ -4,11 +4,13 @@ the end of the others."""
 from collections.abc import Iterator
 
 from holdfast.explanation.advice.evictions import end_of
+from holdfast.explanation.facts.awaited_terminations import is_same
 from holdfast.explanation.facts.preemption_limits import CRITICAL, PRIORITY_CLASS
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import delete
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 
@@ -34,8 +36,17 @@ def priority_repairs(
 
 
 def nominated_evictions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Repair]:
-    """Ending the pods that are nominated to a row."""
-    nominated = snapshot.cluster.nominated_pods_for(pod, row)
+    """Ending the pods that are nominated to a row, or have a preemption hold there, which ends with
+    them."""
+    known = snapshot.cluster.pods
+    held = {
+        entry.reservation.name: known[entry.reservation.preemptor]
+        for entry in snapshot.cluster.ledger.reservations.on(row)
+        if entry.reservation.preemptor in known
+    }
+    held = {name: each for name, each in held.items() if each.row < 0 and not is_same(each, pod)}
+    nominated = [*snapshot.cluster.nominated_pods_for(pod, row), *held.values()]
     if nominated and all(each.reservation is None for each in nominated):
         node = snapshot.cluster.nodes.name(row)
-        yield end_of(snapshot, nominated, f", nominated to {node}")
+        holds = [delete(RESERVATION, name)._replace(follows=True) for name in held]
+        yield end_of(snapshot, nominated, f", nominated to {node}", holds)

@@ -195,7 +195,7 @@ def _until(
     with ExitStack() as stack:
         for at, end in enumerate(ends):
             stack.enter_context(applied(snapshot, end.changes))
-            then = available_reservations(snapshot, subject)
+            then = available_reservations(snapshot)
             with applied(snapshot, then), at_time(snapshot, end.time):
                 record = subject.record(snapshot)
                 if record is None or not is_enough(record):
@@ -208,14 +208,14 @@ def _until(
 
 def _consider_gang(advisor: Advisor, pod: PodRecord) -> None:
     """The first time at which the whole job would start, by bisection over all expected ends."""
-    snapshot, subject = advisor.snapshot, advisor.subject
+    snapshot = advisor.snapshot
     ends = _all_ends(snapshot, pod)[:_GANG_ENDS]
 
     def helps(count: int, is_first: bool = True) -> list[ObjectChange] | None:
         """What follows once so many have ended, if it then starts: also where others take that, unless
         it is the first that counts."""
         with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
-            then = available_reservations(snapshot, subject)
+            then = available_reservations(snapshot)
             with applied(snapshot, then), at_time(snapshot, ends[count - 1].time):
                 starts = starts_on(snapshot, advisor.goal) and not (is_first and advisor.is_taken())
                 return then if starts else None
@@ -260,7 +260,7 @@ def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:
                     made.append(change)
                     if end is not None:
                         insort(coming, end)
-                then = available_reservations(snapshot, advisor.subject)
+                then = available_reservations(snapshot)
                 with applied(snapshot, then):
                     is_enough = bool(ended and starts_on(snapshot, goal))
             if is_enough:
@@ -315,17 +315,15 @@ def _wait(snapshot: ClusterSnapshot, until: float, what: str, objects: list[Obje
     return Repair(text, ClusterChange(("Wait",), tuple(objects), until), cost)
 
 
-def available_reservations(snapshot: ClusterSnapshot, subject: Subject) -> list[ObjectChange]:
-    """Its own reservations, and those of its job, that have their capacity now become Available."""
-    pod = subject.record(snapshot)
-    if pod is None:
-        return []
-    job = snapshot.cluster.jobs.of(pod)
-    members = job.waiting() if job is not None else [pod]
-    found = {each.name: each for member in members for each in waiting_for(snapshot, member)}
+def available_reservations(snapshot: ClusterSnapshot) -> list[ObjectChange]:
+    """Reservations and holds that wait and have their capacity now become Available: its own, and those
+    of others, which then start without what is free besides."""
+    reservations = snapshot.cluster.reservations
     return [
-        patch(RESERVATION, raw, {"status": {"phase": "Available"}})
-        for name, each in sorted(found.items())
-        if snapshot.cluster.reservations.has_capacity(each)
-        and (raw := snapshot.find(RESERVATION, name)) is not None
+        patch(RESERVATION, raw, {"status": {"phase": "Available"}}, follows=True)
+        for each in sorted(reservations.known.values(), key=lambda each: each.name)
+        if each.waiting
+        and each.entry is not None
+        and reservations.has_capacity(each)
+        and (raw := snapshot.find(RESERVATION, each.name)) is not None
     ]

@@ -10,7 +10,9 @@ migrations            a PodMigrationJob
 min_resources         minResources of a pod group
 no_node               a pod or reservation for which no node is feasible
 nodes                 a node: whether it takes pods, what is on it, which pending pods fit
+plain_reasons         why no node is feasible, in plain words
 pods                  a pod that is pending or placed
+queue_changes         changes with which a queue admits pods
 queue_limits          limits of a pod's queue
 queues                a queue: its limits, and what waits in it
 reservations          a reservation

@@ -36,12 +36,12 @@ from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.no_node import (
     NOTHING_HELPS,
     explain_no_node,
-    no_node_summary,
     note_holders,
     nothing_helps,
     own_waiting,
     takers_details,
 )
+from holdfast.explanation.subjects.plain_reasons import no_node_summary
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place, preempts
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job

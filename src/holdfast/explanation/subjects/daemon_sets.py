@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.explanation.report import ExplainedReason, Report, few
-from holdfast.explanation.subjects.no_node import plain
+from holdfast.explanation.subjects.plain_reasons import plain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import pod_of_template
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place

@@ -40,13 +40,13 @@ from holdfast.explanation.subjects.min_resources import (
     lacking_min_resources,
     min_resources_repairs,
 )
-from holdfast.explanation.subjects.no_node import explain_no_node, no_node_summary
+from holdfast.explanation.subjects.no_node import explain_no_node
+from holdfast.explanation.subjects.plain_reasons import no_node_summary
+from holdfast.explanation.subjects.queue_changes import consider_queue, queue_repairs
 from holdfast.explanation.subjects.queue_limits import (
-    consider_queue,
     job_over_capability,
     needed_members,
     queue_details,
-    queue_repairs,
     too_large,
 )
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt

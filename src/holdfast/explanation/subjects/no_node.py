@@ -1,10 +1,9 @@
 """No node is feasible for a pod or the reserve pod of a reservation: the summary, facts and advice."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.api import names
-from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.claim_selectors import consider_selectors_of_nodes
 from holdfast.explanation.advice.claim_sizes import (
@@ -32,6 +31,7 @@ from holdfast.explanation.advice.reservation_repairs import (
 )
 from holdfast.explanation.advice.rollouts import consider_rollout
 from holdfast.explanation.advice.unused_claims import Deallocation, consider_unused_claims, deallocation
+from holdfast.explanation.facts.awaited_terminations import awaited_terminations, preemptors_started
 from holdfast.explanation.facts.capacity import missing_node, missing_on, plans_on, row_of, shortages
 from holdfast.explanation.facts.expected_ends import ignored_estimate, overrun_text, rows_freed_first
 from holdfast.explanation.facts.holders import (
@@ -51,19 +51,19 @@ from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.facts.preemption_limits import preemption_limits
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
-from holdfast.explanation.repairs.details import details_of
+from holdfast.explanation.repairs.details import details_of, terminating_on
 from holdfast.explanation.repairs.host_ports import too_few_nodes
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import metadata_changes, repair
 from holdfast.explanation.report import Report, few
+from holdfast.explanation.subjects.plain_reasons import no_node_summary
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
-from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
+from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.framework.interface import Nomination
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
@@ -74,38 +74,9 @@ _KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
 _REMOVALS = {("RemoveSelector",), ("RemoveAffinity",)}
 """Kinds of change that only its user can say whether they are right."""
 _LOOKED_AT = 20
-_SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
-_RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
-_BY_NODE = re.compile(r"Insufficient (\S+) by node$")
 NOTHING_HELPS = "nothing that was tried would help"
 """How the line begins that says so."""
-NODE_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-"""Of a node that is not among those that the pod's node affinity names."""
-_PLAIN = {
-    "node(s) had untolerated taint(s)": "untolerated taint",
-    "node(s) were unschedulable": "cordoned",
-    "node(s) didn't match Pod's node affinity/selector": "node affinity or selector not met",
-    "node(s) didn't have free ports for the requested pod ports": "host port in use",
-    "node(s) didn't match pod affinity rules": "pod affinity not met",
-    "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
-    "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
-    "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
-    NODE_NOT_NAMED: "not a node that it names",
-    RESERVED: "held for a starving job",
-    PLANNED: "planned for reservations that start later",
-}
-"""Reasons in a few words, for summaries; others are shortened."""
-_PLAIN_PREFIXES = {
-    "Insufficient GPU Devices": "no GPU has enough left",
-    "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
-    "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
-    "node(s) exceed max volume count": "too many volumes attached",
-    POLICY_CONFLICT: "another NUMA policy than its own",
-    "Insufficient NUMA ": "too little on one NUMA node",
-    "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
-    "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
-}
 
 
 def explain_no_node(
@@ -272,8 +243,13 @@ def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> lis
         return list(_preempted_reservations(snapshot, nomination))
     uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
     victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
-    whom = f"{pods_text(victims)} of lower priority" if victims else "pods of lower priority"
-    found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
+    if victims:
+        whom = f"{pods_text(victims)} of lower priority"
+        found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
+    else:
+        ending = pods_text(terminating_on(snapshot, nomination.node or ""))
+        where = f", where {ending} of lower priority terminates already" if ending else ""
+        found = [f"{nomination.node} is nominated for it if it is tried{where}"]
     budgets = DisruptionBudgets(cluster)
     violating, _ = budgets.split(victims)
     for budget in budgets.violated_by(violating):
@@ -311,43 +287,6 @@ def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     return ""
 
 
-def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRecord) -> str:
-    count = snapshot.cluster.nodes.count
-    if not count:
-        return "No suitable node: the cluster has no nodes."
-    if placing.column.rejected is not None:
-        message = placing.column.rejected.message
-        return f"No suitable node: {message}{'' if message.endswith('?') else '.'}"
-    wanted = pod.cls.wants_node
-    if wanted and (near := missing_node(snapshot, wanted)) is not None:
-        return f"It names the node {wanted}, which does not exist{near or '.'}"
-    if pod.pinned_node is not None:
-        there = placing.rejections.get(pod.pinned_node)
-        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
-        return f"It can only run on {pod.pinned_node}: {why}."
-    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
-    more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
-    return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
-
-
-def plain(reason: str) -> str:
-    """A reason in a few words."""
-    if reason in _PLAIN:
-        return _PLAIN[reason]
-    if (failed := _SELECTOR_ERROR.match(reason)) is not None:
-        return f"a device selector of claim {failed[1]} fails ({failed[2]})"
-    if (short := _RESERVATION_SHORT.match(reason)) is not None:
-        return f"its reservation has too little {short[1]}"
-    if (short := _BY_NODE.match(reason)) is not None:
-        return f"too little {short[1]} beside its reservation"
-    for prefix, text in _PLAIN_PREFIXES.items():
-        if reason.startswith(prefix):
-            return text
-    if reason.startswith("Insufficient "):
-        return f"too little {reason.removeprefix('Insufficient ')}"
-    return reason.removeprefix("node(s) ")
-
-
 def note_holders(
     snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report
 ) -> None:
@@ -367,7 +306,24 @@ def note_holders(
     ]
     report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
     report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
+    report.details += awaited_details(snapshot, pod, rows)
     report.details += _waiting_in_its_job(snapshot, pod)
+
+
+def awaited_details(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -> list[str]:
+    """The pods that terminate on one of these rows for others than the pod, and what it is short of
+    once these have started."""
+    subject, nodes = Subject.of(pod), {snapshot.cluster.nodes.name(row): row for row in rows}
+    found: list[str] = []
+    for each in awaited_terminations(snapshot, subject):
+        if each.node not in nodes or len(found) == _HOLDERS:
+            continue
+        with preemptors_started(snapshot, [each]):
+            then = subject.record(snapshot)
+            short = missing_on(snapshot, then, nodes[each.node]) if then is not None else {}
+            text = amounts_text(snapshot, short)
+        found.append(f"{each.text(snapshot.now)}{f'; then it is short of {text}' if text else ''}")
+    return found
 
 
 def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:

@@ -23,7 +23,7 @@ from holdfast.explanation.report import (
     ReservationOnNode,
     few,
 )
-from holdfast.explanation.subjects.no_node import plain
+from holdfast.explanation.subjects.plain_reasons import plain
 from holdfast.explanation.verdicts import planned_of, rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED

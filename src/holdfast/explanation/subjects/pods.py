@@ -8,12 +8,16 @@ from holdfast.explanation.advice.overdue_pods import is_overdue, overdue_text, r
 from holdfast.explanation.advice.reclaim_repairs import consider_reclaim
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.waits import consider_wait_on
+from holdfast.explanation.facts.awaited_terminations import (
+    awaited_terminations,
+    start_after_terminations,
+)
 from holdfast.explanation.facts.capacity import missing_node
 from holdfast.explanation.facts.expected_ends import deletion_deadline, ignored_estimate, overrun_text
 from holdfast.explanation.facts.holders import kind_of_holder, kind_text
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.facts.matching_reservations import matching_reservations
-from holdfast.explanation.facts.own_starts import following_text, queue_victims, taken_text
+from holdfast.explanation.facts.own_starts import NO_START, following_text, queue_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
 from holdfast.explanation.phrases import in_time, job_text, pods_text
@@ -24,9 +28,10 @@ from holdfast.explanation.repairs.gang_changes import (
 from holdfast.explanation.repairs.repair import gates_text, remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
-from holdfast.explanation.subjects.no_node import explain_no_node, no_node_summary
+from holdfast.explanation.subjects.no_node import explain_no_node
+from holdfast.explanation.subjects.plain_reasons import no_node_summary
+from holdfast.explanation.subjects.queue_changes import consider_queue
 from holdfast.explanation.subjects.queue_limits import (
-    consider_queue,
     queue_details,
 )
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
@@ -35,6 +40,8 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_TERMINATIONS = 3
 
 
 def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -169,7 +176,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         following = "" if evicts else following_text(snapshot, subject)
         if not evicts and _explain_reclaim(snapshot, pod, advisor, report):
             report.details += details_of(snapshot, pod, placing)
-        elif following:
+        elif following := following or _after_terminations(snapshot, subject):
             report.summary += f" {following[0].upper()}{following[1:]}."
             report.details += details_of(snapshot, pod, placing)
         else:
@@ -191,6 +198,17 @@ def _explain_reclaim(
         consider_reclaim(advisor, pod)
     report.details += found.details
     return bool(found.text)
+
+
+def _after_terminations(snapshot: ClusterSnapshot, subject: Subject) -> str:
+    """`once default/low has ended (in 30s) and default/high has started, it preempts default/high on
+    n1`, if it evicts pods then; empty if it does not."""
+    awaited = awaited_terminations(snapshot, subject)
+    start = start_after_terminations(snapshot, subject, awaited) if awaited else NO_START
+    if not start.evicts:
+        return ""
+    first = " and ".join(each.start_text(snapshot.now) for each in awaited[:_TERMINATIONS])
+    return f"once {first}, {start.text}"
 
 
 def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None:

@@ -11,7 +11,8 @@ from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
-from holdfast.explanation.subjects.no_node import NOTHING_HELPS, plain, too_few_places
+from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
+from holdfast.explanation.subjects.plain_reasons import plain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
     consider_priority_class,

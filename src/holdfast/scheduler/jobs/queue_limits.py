@@ -110,8 +110,15 @@ class QueueLimits:
         return ""
 
     def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
-        """What counts as allocated in the queue though it is not: the requests of pods with starvation
-        holds, and of nominated pods that the pods in `less` defer to. The jobs of `less` do not count.
+        """What counts as allocated in the queue though it is not."""
+        total: Counter[int] = Counter()
+        for pod in self.held_pods(record, less):
+            total.update(pod.cls.amounts)
+        return total
+
+    def held_pods(self, record: QueueRecord, less: Pods) -> list[PodRecord]:
+        """The pods that count as allocated in the queue though they are not: those with starvation
+        holds, and nominated ones that the pods in `less` defer to. The jobs of `less` do not count.
         Nominated pods do not count for each other: victims were preempted for all of them."""
         expected = self._queues.expected
         kept = {pod.uid: pod for pod in self._holds.pods()}
@@ -121,14 +128,14 @@ class QueueLimits:
                 for pod in there.values():
                     if self._queues.defers_to(lowest, pod):
                         kept.setdefault(pod.uid, pod)
-        total: Counter[int] = Counter()
+        found = []
         for pod in kept.values():
             if expected is not None and pod in expected:
                 continue  # it is counted as allocated already
             own = any(pod is each or (pod.job is not None and pod.job == each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
-                total.update(pod.cls.amounts)
-        return total
+                found.append(pod)
+        return found
 
     def _takes_guaranteed(self, name: str, pods: Pods) -> str:
         """Why the pods would use what is guaranteed to other queues; empty if they would not. What is

@@ -17,7 +17,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.times import format_time
 from holdfast.explanation.facts.pod_owners import CRON_JOB
 from holdfast.explanation.report import few
-from holdfast.explanation.subjects.no_node import NODE_NOT_NAMED, plain
+from holdfast.explanation.subjects.plain_reasons import NODE_NOT_NAMED, plain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.reservations import explain_reservation
 from holdfast.explanation.subjects.uncreated_pods import missing_priority_class, priority_class_text

@@ -1,0 +1,78 @@
+"""Why no node is feasible, in one sentence and in plain words."""
+
+import re
+
+from holdfast.api.plurals import number_of
+from holdfast.explanation.facts.capacity import missing_node
+from holdfast.explanation.verdicts import NodeVerdicts
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
+from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
+_RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
+_BY_NODE = re.compile(r"Insufficient (\S+) by node$")
+NODE_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+"""Of a node that is not among those that the pod's node affinity names."""
+_PLAIN = {
+    "node(s) had untolerated taint(s)": "untolerated taint",
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "node affinity or selector not met",
+    "node(s) didn't have free ports for the requested pod ports": "host port in use",
+    "node(s) didn't match pod affinity rules": "pod affinity not met",
+    "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
+    "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
+    NODE_NOT_NAMED: "not a node that it names",
+    RESERVED: "held for a starving job",
+    PLANNED: "planned for reservations that start later",
+}
+"""Reasons in a few words, for summaries; others are shortened."""
+_PLAIN_PREFIXES = {
+    "Insufficient GPU Devices": "no GPU has enough left",
+    "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
+    "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
+    "node(s) exceed max volume count": "too many volumes attached",
+    POLICY_CONFLICT: "another NUMA policy than its own",
+    "Insufficient NUMA ": "too little on one NUMA node",
+    "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
+    "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
+}
+
+
+def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRecord) -> str:
+    count = snapshot.cluster.nodes.count
+    if not count:
+        return "No suitable node: the cluster has no nodes."
+    if placing.column.rejected is not None:
+        message = placing.column.rejected.message
+        return f"No suitable node: {message}{'' if message.endswith('?') else '.'}"
+    wanted = pod.cls.wants_node
+    if wanted and (near := missing_node(snapshot, wanted)) is not None:
+        return f"It names the node {wanted}, which does not exist{near or '.'}"
+    if pod.pinned_node is not None:
+        there = placing.rejections.get(pod.pinned_node)
+        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
+        return f"It can only run on {pod.pinned_node}: {why}."
+    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
+    more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
+    return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
+
+
+def plain(reason: str) -> str:
+    """A reason in a few words."""
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    if (failed := _SELECTOR_ERROR.match(reason)) is not None:
+        return f"a device selector of claim {failed[1]} fails ({failed[2]})"
+    if (short := _RESERVATION_SHORT.match(reason)) is not None:
+        return f"its reservation has too little {short[1]}"
+    if (short := _BY_NODE.match(reason)) is not None:
+        return f"too little {short[1]} beside its reservation"
+    for prefix, text in _PLAIN_PREFIXES.items():
+        if reason.startswith(prefix):
+            return text
+    if reason.startswith("Insufficient "):
+        return f"too little {reason.removeprefix('Insufficient ')}"
+    return reason.removeprefix("node(s) ")

@@ -1,0 +1,286 @@
+"""Changes of queues, requests and time with which a queue admits pods."""
+
+from collections.abc import Iterator
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.name_rules import dns_subdomain
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
+from holdfast.api.quantity import format_amount
+from holdfast.api.similar_names import nearest
+from holdfast.api.times import format_time
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.repair_search import consider_nodes
+from holdfast.explanation.advice.smaller_requests import consider_smaller_members, resize
+from holdfast.explanation.facts.expected_ends import ExpectedEnd
+from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
+from holdfast.explanation.facts.reclaimed_capacity import QUEUE
+from holdfast.explanation.phrases import amounts_text, in_time
+from holdfast.explanation.repairs.mistaken_units import corrected_units
+from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, metadata_changes, repair
+from holdfast.explanation.report import few
+from holdfast.explanation.subjects.queue_limits import (
+    GUARANTEED,
+    asked_by,
+    ends_in_queue,
+    other_queues,
+)
+from holdfast.explanation.verdicts import Subject, at_time, place
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.jobs.job import CORE
+from holdfast.snapshot.cluster_changes import (
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    patch,
+    patch_status,
+)
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+
+def consider_queue(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """Proposes requests in another unit, changes of the queue or of the queue's name, smaller requests,
+    and waiting for pods of the queue; if none of these is enough, some of them together with what opens
+    a node."""
+    pod = subject.record(snapshot)
+    units = list(corrected_units(snapshot, subject, pod)) if pod is not None else []
+    for each in units:
+        advisor.propose(each)
+    _consider_limits(snapshot, subject, pods, advisor)
+    _wait(snapshot, pods, advisor)
+    _smaller(snapshot, subject, pods, advisor)
+    for before in (*((each,) for each in units), ()):
+        if not advisor.advice:
+            _consider_after(snapshot, subject, pods, before, advisor)
+
+
+def _consider_limits(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """Changes of the queue for the pods, and for all pods of their workload that wait: for as many of
+    these as start if it admits all, so that it is not raised for those that no node has capacity for.
+    If the smallest members of a gang do not start with this, changes of the queue for all of them."""
+    replicas = _waiting_replicas(snapshot, subject, pods)
+    repairs = list(queue_repairs(snapshot, subject, replicas)) if replicas else []
+    started = max(map(advisor.replicas_started, repairs), default=0)
+    if 0 < started < len(replicas):
+        repairs = [*queue_repairs(snapshot, subject, replicas[:started]), *repairs]
+    for each in repairs:
+        advisor.propose(each)
+    if _consider_after_terminations(snapshot, pods, advisor):
+        return
+    job = snapshot.cluster.jobs.of(pods[0])
+    for members in (pods, job.waiting()) if job is not None and not job.is_ready else (pods,):
+        helpful = [each for each in queue_repairs(snapshot, subject, members) if advisor.propose(each)]
+        if helpful:
+            return
+
+
+def _consider_after_terminations(
+    snapshot: ClusterSnapshot, pods: list[PodRecord], advisor: Advisor
+) -> bool:
+    """A higher capability once pods of the queue have terminated: less is enough then than now."""
+    ends = ends_in_queue(snapshot, pods, are_terminating=True)
+    if not ends:
+        return False
+    wait = _wait_for(snapshot, ends)
+    with applied(snapshot, wait.change.objects), at_time(snapshot, wait.change.until):
+        repairs = list(_raise_capability(snapshot, pods))
+    return any(advisor.propose(each, wait) for each in repairs)
+
+
+def _consider_after(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pods: list[PodRecord],
+    before: tuple[Repair, ...],
+    advisor: Advisor,
+) -> None:
+    """Changes of the queue, and what opens a node, after some that are not enough by themselves."""
+    with applied(snapshot, [change for each in before for change in each.change.objects]):
+        records = [Subject.of(each).record(snapshot) for each in pods]
+        changed = [each for each in records if each is not None]
+        pod = subject.record(snapshot)
+        if pod is None or not changed:
+            return
+        repairs = list(queue_repairs(snapshot, subject, changed))
+        placing = place(snapshot.scheduler, pod)
+    if before:
+        with advisor.about(subject, *before):
+            for option in repairs:
+                advisor.propose(option)
+    options = [(each,) for each in repairs] if repairs else [()]
+    for more in options if placing.message else ():
+        if not advisor.advice:
+            with advisor.about(subject, *before, *more):
+                consider_nodes(advisor, placing)
+
+
+def _waiting_replicas(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord]
+) -> list[PodRecord]:
+    """All pods of the workload that wait, one for each that is yet to be created; empty if there are no
+    others."""
+    others = siblings(snapshot, subject)
+    records = [each.record(snapshot) for each in others]
+    waiting = [pod for pod in records if pod is not None and pod.row < 0]
+    waiting += pods[:1] * len(uncreated_replicas(snapshot, subject, len(others)))
+    return [*pods, *waiting] if waiting else []
+
+
+def queue_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord]
+) -> Iterator[Repair]:
+    queues = snapshot.cluster.jobs.queues
+    name = queues.of(pods[0])
+    if name and snapshot.find(QUEUE, name) is None:
+        known = sorted(each.name for each in queues)
+        for near in nearest(name, known):
+            changes = _in_other_queue(snapshot, subject, pods[0], near)
+            yield repair(f"name the queue {near} instead of {name}", "Annotate", changes)
+        if not dns_subdomain(name):  # a queue can have this name
+            metadata = {"name": name, "uid": f"queue-{name}"}
+            new = {"apiVersion": VOLCANO_API, "kind": "Queue", "metadata": metadata, "spec": {}}
+            yield repair(f"create the queue {name}", "CreateQueue", [create(QUEUE, new)])
+        return
+    opened = list(_open(snapshot, name))
+    raised = list(_raise_capability(snapshot, pods))
+    if opened and raised:
+        texts = " and ".join(each.text for each in (*opened, *raised))
+        change = sum((each.change for each in (*opened, *raised)), ClusterChange())
+        yield Repair(texts, change, raised[0].cost)
+    yield from (*opened, *raised)
+    yield from _lower_guarantees(snapshot, pods)
+
+
+def _in_other_queue(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, queue: str
+) -> list[ObjectChange]:
+    """The pod in another queue; if its PodGroup names the queue, the group."""
+    job = snapshot.cluster.jobs.of(pod)
+    group = job.group if job is not None else None
+    info = KINDS.get((group.api_version, "PodGroup")) if group is not None else None
+    annotated: Raw = {"annotations": {QUEUE_NAME_ANNOTATION: queue}}
+    by_group = group is not None and bool(group.spec.queue or (job and job.name.family == CORE))
+    if info is None or group is None or not by_group:
+        return metadata_changes(snapshot, subject, annotated)
+    raw = snapshot.find(info, group.metadata.name, group.metadata.namespace)
+    body: Raw = {"spec": {"queue": queue}} if group.spec.queue else {"metadata": annotated}
+    return [patch(info, raw, body)] if raw is not None else []
+
+
+def _open(snapshot: ClusterSnapshot, name: str) -> Iterator[Repair]:
+    """The queue, and those above it, opened."""
+    objects, texts = [], []
+    for record in snapshot.cluster.jobs.queues.path(name):
+        raw = snapshot.find(QUEUE, record.name)
+        if raw is not None and not record.is_open:
+            command = f"kubectl patch queue {record.name} --subresource=status --type=merge -p"
+            texts.append(
+                f'open the queue {record.name} ({command} \'{{"status":{{"state":"Open"}}}}\')'
+            )
+            objects.append(patch_status(QUEUE, raw, {"state": "Open"}))
+    if objects:
+        yield repair(" and ".join(texts), "OpenQueue", objects)
+
+
+def _raise_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Iterator[Repair]:
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    queues.refresh()
+    limits, asked = snapshot.cluster.jobs.queue_limits, asked_by(pods)
+    changes, texts = [], []
+    for record in queues.path(queues.of(pods[0])):
+        raw = snapshot.find(QUEUE, record.name)
+        held = asked_by(limits.held_pods(record, tuple(pods)))
+        needed = {
+            slots.name(slot): amount
+            for slot, limit in (record.capability or {}).items()
+            if asked[slot]
+            and (amount := record.allocated.get(slot, 0) + held[slot] + asked[slot]) > limit
+        }
+        if raw is None or not needed:
+            continue
+        body = {name: format_amount(name, amount) for name, amount in needed.items()}
+        changes.append(patch(QUEUE, raw, {"spec": {"capability": body}}))
+        figures = ", ".join(f"{shown(key, amount)} {key}" for key, amount in needed.items())
+        texts.append(f"raise the capability of queue {record.name} to {figures}")
+    if changes:
+        yield repair(" and ".join(texts), "RaiseCapability", changes)
+
+
+def _lower_guarantees(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Iterator[Repair]:
+    """A smaller guarantee of one other queue, where guarantees keep the pods pending."""
+    limits = snapshot.cluster.jobs.queue_limits
+    if not limits.admission_error(pods[0]).endswith(GUARANTEED):
+        return
+    slots, asked = snapshot.cluster.nodes.slots, asked_by(pods)
+    for record in other_queues(snapshot, pods):
+        raw = snapshot.find(QUEUE, record.name)
+        lower = {
+            slot: max(record.allocated.get(slot, 0), guaranteed - lacking)
+            for slot, guaranteed in record.guarantee.items()
+            if (lacking := asked[slot] - _unclaimed(snapshot, pods, slot)) > 0
+            and guaranteed > record.allocated.get(slot, 0)
+        }
+        if raw is None or not lower:
+            continue
+        body = {slots.name(slot): format_amount(slots.name(slot), n) for slot, n in lower.items()}
+        change = patch(QUEUE, raw, {"spec": {"guarantee": {"resource": body}}})
+        figures = amounts_text(snapshot, lower)
+        text = f"lower the guarantee of queue {record.name} to {figures}"
+        yield repair(text, "LowerGuarantee", [change], RESIZE)
+
+
+# Requests and time
+
+
+def _smaller(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """Requests that the queue has left, and that other queues are not guaranteed."""
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    if len(pods) > 1:
+        consider_smaller_members(advisor, pods[0])
+        return
+    asked = asked_by(pods)
+    left = dict(asked)
+    for record in queues.path(queues.of(pods[0])):
+        for slot, limit in (record.capability or {}).items():
+            left[slot] = min(left.get(slot, 0), limit - record.allocated.get(slot, 0))
+    for slot in left:
+        if any(each.guarantee.get(slot, 0) for each in other_queues(snapshot, pods)):
+            left[slot] = min(left[slot], _unclaimed(snapshot, pods, slot))
+    lowered = {
+        slots.name(slot): (asked[slot], amount)
+        for slot, amount in left.items()
+        if slot != PODS and amount < asked[slot]
+    }
+    smaller = resize(snapshot, subject, lowered)
+    if smaller is not None:
+        advisor.propose(smaller)
+
+
+def _unclaimed(snapshot: ClusterSnapshot, pods: list[PodRecord], slot: int) -> int:
+    """What is free on all nodes and not guaranteed to other queues."""
+    limits, queues = snapshot.cluster.jobs.queue_limits, snapshot.cluster.jobs.queues
+    return limits.unguaranteed(queues.of(pods[0]), slot)
+
+
+def _wait(snapshot: ClusterSnapshot, pods: list[PodRecord], advisor: Advisor) -> None:
+    """Waiting until pods of the queue have ended, or of those with the same queue above them."""
+    ends = ends_in_queue(snapshot, pods)
+    for count in range(1, len(ends) + 1):
+        if advisor.propose(_wait_for(snapshot, ends[:count])):
+            return
+
+
+def _wait_for(snapshot: ClusterSnapshot, ends: list[ExpectedEnd]) -> Repair:
+    objects, until = tuple(change for each in ends for change in each.changes), ends[-1].time
+    how_long = in_time(until, snapshot.now).removeprefix("in ")
+    listed = few([each.name for each in ends], 3)
+    text = f"wait {how_long}, until {format_time(until)}: {listed} should end"
+    return Repair(text, ClusterChange(("Wait",), objects, until), WAIT)
