@@ -30,6 +30,9 @@ from holdfast.sim.audit.claims import ClaimAudit, Device, Key
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+PARTNERS = "gang.scheduling.koordinator.sh/groups"
+"""The annotation of a group (of scheduling.sigs.k8s.io) with the names of all groups that start
+together."""
 HOLD = "holdfast.io/hold"
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 _ENDED = ("Succeeded", "Failed")
@@ -312,8 +315,25 @@ class Audit:
                 yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"
             if any(pod["spec"].get("resourceClaims") for pod in waiting):
                 continue
+            if PARTNERS in (group["metadata"].get("annotations") or {}):
+                yield from self._partners(group, len(bound) >= least)
+                continue
             if len(members) >= least and waiting and self._fits(waiting, dict(free)):
                 yield f"gang {name} waits ({_names(waiting)}) though it fits: {free}"
+
+    def _partners(self, group: Raw, is_ready: bool) -> Iterator[str]:
+        """Groups that start together are all bound, or none of them."""
+        named = [name.split("/")[1] for name in json.loads(group["metadata"]["annotations"][PARTNERS])]
+        if not is_ready or self.broken_up & set(named):
+            return
+        for other in self._groups():
+            members, least = self._members(other), other["spec"]["minMember"]
+            bound = [pod for pod in members if pod["spec"].get("nodeName")]
+            if other["metadata"]["name"] in named and len(bound) < least <= len(members):
+                yield (
+                    f"gang {group['metadata']['name']} is bound without {other['metadata']['name']}: "
+                    f"{len(bound)} of {least}"
+                )
 
     def _lacks_claim(self, pod: Raw) -> bool:
         """Whether a claim that the pod names was deleted by its user, or is being deleted: no scheduler

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from faults.audit import GROUP_NAME, QUEUE_NAME, milli
+from faults.audit import GROUP_NAME, PARTNERS, QUEUE_NAME, milli
 from faults.model import (
     CLAIMS,
     CLASSES,
@@ -333,10 +333,16 @@ def _draw_gangs(life: Life, rng: random.Random) -> None:
         for path, raw in life.first
         if path == NODES
     }
-    for i in range(rng.randint(1, 3)):
-        name, members, at = f"x{i}", rng.randint(2, 5), when()
+    count = rng.randint(1, 3)
+    partners = json.dumps([f"default/x{i}" for i in range(count)]) if rng.random() < 0.3 else ""
+    together = when()
+    for i in range(count):
+        name, members = f"x{i}", rng.randint(2, 5)
+        at = together if partners else when()
         raw = group(name, rng.randint(1, members))
-        is_other = rng.random() < 0.5
+        if partners:
+            raw["metadata"]["annotations"] = {PARTNERS: partners}
+        is_other = bool(partners) or rng.random() < 0.5
         if is_other:
             raw["apiVersion"] = "scheduling.sigs.k8s.io/v1alpha1"
         life.first.append((OTHER_GROUPS if is_other else GROUPS, raw))
