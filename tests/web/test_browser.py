@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.device_objects import device, gpu
 from harness.objects import pod
 from harness.up_process import PODS, Running
 from holdfast.api.names import HOLD_LABEL
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 QUEUE = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: team}}"
 GPU = """
 apiVersion: v1
@@ -94,9 +96,9 @@ def until(page: Page, condition: str) -> None:
 
 
 @contextmanager
-def extra_node(up: Running, name: str) -> Iterator[dict[str, str]]:
+def extra_node(up: Running, name: str, more: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
     """A node with 8 CPUs until the end of the block; yields the selector of its pods."""
-    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", **(more or {})}
     status = {"capacity": amounts, "allocatable": amounts}
     labels = {"kubernetes.io/hostname": name}
     raw = {"metadata": {"name": name, "labels": labels}, "status": status}
@@ -200,6 +202,67 @@ def test_a_row_says_what_is_held_and_what_is_reserved(page: Page, up: Running) -
         finally:
             for name in ("kept", "hold"):
                 up.client.ask("DELETE", f"{RESERVATIONS}/{name}")
+
+
+def test_a_device_cell_says_what_is_held_and_what_is_reserved(page: Page, up: Running) -> None:
+    """Whole devices by their number, and shares of devices of a Device object."""
+    with (
+        extra_node(up, "shares", {"nvidia.com/gpu": "4"}) as of_shares,
+        extra_node(up, "wholes", {"nvidia.com/gpu": "4"}) as of_wholes,
+    ):
+        up.client.create(DEVICES, device("shares", *map(gpu, range(4))))
+        kept = []
+        for selector, resource, each in (
+            (of_shares, "koordinator.sh/gpu", 100),
+            (of_wholes, "nvidia.com/gpu", 1),
+        ):
+            for name, number, labels in (("kept", 2, {}), ("hold", 1, {HOLD_LABEL: "any"})):
+                raw = reservation(f"{name}-{each}", "1")
+                raw["metadata"]["labels"] = labels
+                spec = raw["spec"]["template"]["spec"]
+                spec |= {"nodeSelector": selector, "schedulerName": "default-scheduler"}
+                spec["containers"][0]["resources"]["requests"][resource] = str(each * number)
+                up.client.create(RESERVATIONS, raw)
+                kept.append(raw["metadata"]["name"])
+        try:
+            for name in ("shares", "wholes"):
+                cell = row(page, name).locator(".cell.gpus")
+                cell.get_by_text("of 4 devices, 2 reserved, 1 held").wait_for()
+                assert cell.locator(".part.reserved").count() == 2
+                assert cell.locator(".part.held").count() == 1
+                assert cell.locator("title").all_text_contents().count("held") == 1
+                page.evaluate(f"location.hash = '#/nodes/{name}'")
+                panel = page.locator("#details .meter", has_text="Gpu")
+                panel.get_by_text("0 requested, 2 reserved, 1 held, 1 free of 4").wait_for()
+                assert panel.locator(".part.held").count() == 1
+        finally:
+            for name in kept:
+                up.client.ask("DELETE", f"{RESERVATIONS}/{name}")
+            up.client.ask("DELETE", f"{DEVICES}/shares")
+
+
+def test_devices_that_a_hold_waits_for_are_marked(page: Page, up: Running) -> None:
+    with extra_node(up, "busy-gpus", {"nvidia.com/gpu": "2"}) as on_it:
+        busy = pod("trains", "1", schedulerName="default-scheduler", nodeSelector=on_it)
+        busy["spec"]["containers"][0]["resources"] = {
+            "requests": {"cpu": "1", "nvidia.com/gpu": "2"},
+            "limits": {"nvidia.com/gpu": "2"},
+        }
+        up.client.create(PODS, busy)
+        cell = row(page, "busy-gpus").locator(".cell.gpus")
+        cell.get_by_text("of 2 devices, 2 in use").wait_for()
+        ahead = reservation("ahead-gpu", "1", {"app": "later"}, preAllocation=True)
+        ahead["metadata"]["labels"] = {HOLD_LABEL: "any"}
+        spec = ahead["spec"]["template"]["spec"]
+        spec |= {"nodeSelector": on_it, "schedulerName": "default-scheduler"}
+        spec["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+        up.client.create(RESERVATIONS, ahead)
+        try:
+            cell.get_by_text("of 2 devices, 2 in use, 1 held").wait_for()
+            assert cell.locator(".next.held").count() == 1
+        finally:
+            up.client.ask("DELETE", f"{RESERVATIONS}/ahead-gpu")
+            up.client.ask("DELETE", f"{PODS}/trains?gracePeriodSeconds=0")
 
 
 def test_shares_are_compared_in_both_ways(page: Page) -> None:

@@ -12,6 +12,7 @@ import pytest
 from harness.claim_objects import (
     DRIVER,
     allocation,
+    claim_template,
     device_class,
     request,
     resource_claim,
@@ -47,6 +48,12 @@ def amounts(snapshot: Json, node: str, resource: str = "cpu") -> dict[str, int]:
     return {name: columns[name][index][at] for name in node_columns.AMOUNTS}
 
 
+def hold(name: str, cpu: str) -> Json:
+    raw = reservation(name, cpu)
+    raw["metadata"]["labels"] = {HOLD_LABEL: "any"}
+    return raw
+
+
 def owner(name: str, cpu: str) -> Json:
     raw = pod(name, cpu, labels=WEB, schedulerName="default-scheduler")
     raw["metadata"]["namespace"] = "default"
@@ -80,9 +87,7 @@ def test_pod_slots_of_holds_are_held_and_those_of_other_reservations_reserved() 
     cluster = ViewedCluster()
     cluster.create_node("n1", "8")
     cluster.create(reservation("peak", "4", allocateOnce=False))
-    hold = reservation("hold", "2")
-    hold["metadata"]["labels"] = {HOLD_LABEL: "any"}
-    cluster.create(hold)
+    cluster.create(hold("hold", "2"))
     cluster.create_pod("plain", "1")
     found = cluster.snapshot()
     assert {**amounts(found, "n1"), "allocatable": 0} == {
@@ -236,13 +241,12 @@ def test_gpus_are_shown_by_their_share() -> None:
     raw["spec"]["containers"][0]["resources"]["requests"]["koordinator.sh/gpu"] = "50"
     cluster.create(raw)
     (found,) = BrowserCopy(cluster.snapshot()).nodes.values()
-    healthy = [cell[:2] for cell in found["gpus"] if cell[2]]
+    healthy = [cell[:3] for cell in found["gpus"] if cell[3]]
     assert len(found["gpus"]) == 4
-    assert sorted(healthy) == [[0, 0], [0, 100], [50, 0]]
+    assert sorted(healthy) == [[0, 0, 0], [0, 100, 0], [50, 0, 0]]
 
 
-def test_a_gpu_that_is_shared_or_held_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_columns, "_is_hold", lambda entry: entry.reservation.name == "hold")
+def test_a_gpu_that_is_shared_or_held_is_not_free() -> None:
     cluster = ViewedCluster()
     raw = node("n1", "8", "8Gi")
     raw["status"]["allocatable"]["nvidia.com/gpu"] = "4"
@@ -250,7 +254,7 @@ def test_a_gpu_that_is_shared_or_held_is_not_free(monkeypatch: pytest.MonkeyPatc
     cluster.create(device("n1", *map(gpu, range(4))))
     for raw, requested in (
         (reservation("kept", "1", allocateOnce=False), {"nvidia.com/gpu": "1"}),
-        (reservation("hold", "1"), {"koordinator.sh/gpu": "100"}),
+        (hold("hold", "1"), {"koordinator.sh/gpu": "100"}),
     ):
         requests = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
         requests |= requested
@@ -268,6 +272,8 @@ def test_a_gpu_that_is_shared_or_held_is_not_free(monkeypatch: pytest.MonkeyPatc
         "reserved": 1,
         "held": 1,
     }
+    (found,) = BrowserCopy(found).nodes.values()
+    assert sorted(found["gpus"]) == [[0, 0, 0, 1], [0, 0, 100, 1], [0, 100, 0, 1], [50, 0, 0, 1]]
 
 
 def test_queues_have_their_shares() -> None:
@@ -309,6 +315,27 @@ def test_devices_of_claims_are_shown_by_driver() -> None:
     shown = amounts(cluster.snapshot(), "n1", f"{DRIVER}/devices")
     assert (shown["allocatable"], shown["requested"], shown["reserved"]) == (2, 1, 0)
     assert amounts(cluster.snapshot(), "n2", f"{DRIVER}/devices")["allocatable"] == 0
+
+
+def test_devices_of_claims_that_holds_keep_are_held_and_those_of_other_reservations_reserved() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(device_class())
+    cluster.create(resource_slice("n1", 4))
+    cluster.create(claim_template("two", request(count=2)))
+    cluster.create(claim_template("one", request()))
+    for raw, template in ((reservation("kept", "1"), "two"), (hold("hold", "1"), "one")):
+        entry = {"name": "x", "resourceClaimTemplateName": template}
+        raw["spec"]["template"]["metadata"] = {"namespace": "default"}
+        raw["spec"]["template"]["spec"]["resourceClaims"] = [entry]
+        cluster.create(raw)
+    assert amounts(cluster.snapshot(), "n1", f"{DRIVER}/devices") == {
+        "allocatable": 4,
+        "requested": 0,
+        "used": 0,
+        "reserved": 2,
+        "held": 1,
+    }
 
 
 def test_a_pod_shows_the_devices_of_its_claims() -> None:

@@ -197,7 +197,7 @@ def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:
     found: dict[str, dict[str, NodeAmounts]] = {}
     for driver, devices in DeviceCounts(cluster.claims).by_driver(table.size).items():
         for row in np.flatnonzero(devices.published).tolist():
-            amounts = (devices.published, devices.in_use, devices.held)
+            amounts = (devices.published, devices.in_use, devices.reserved)
             of = NodeAmounts(*(each.item(row) for each in amounts))
             found.setdefault(table.name(row), {})[devices_resource(driver)] = of
     return found

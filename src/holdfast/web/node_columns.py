@@ -8,7 +8,7 @@ for the rows in the node log. Which pods are on a node is part of it only in sma
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device
 from holdfast.scheduler.managers.devices.device_table import TypeTable
 from holdfast.scheduler.managers.devices.requests import GPU, RATIO, TYPE_OF
 from holdfast.scheduler.state.cluster import Cluster
+from holdfast.web.row_tables import is_hold
 
 CORDONED, NOT_READY, TAINTED, NO_OBJECT = 1, 2, 4, 8
 """Flags of a node."""
@@ -85,10 +86,11 @@ class NodeColumns:
         table = self._cluster.nodes
         labels_before = len(self._labels)
         changed, gone = yield from self._describe()
-        amounts = self._amounts()
+        entries = _Entries.of(self._cluster)
+        amounts = self._amounts(entries)
         changed.update(self._changed_rows(self._sent, amounts))
         self._sent = amounts
-        gpus = _gpu_cells(self._cluster, table.size)
+        gpus = _gpu_cells(self._cluster, entries, table.size)
         if gpus is not None:
             changed.update(self._changed_rows(self._gpus, gpus))
         self._gpus = gpus
@@ -171,7 +173,7 @@ class NodeColumns:
 
     # Amounts
 
-    def _amounts(self) -> Matrix:
+    def _amounts(self, entries: _Entries) -> Matrix:
         """[amount and resource, row]"""
         table, size = self._cluster.nodes, self._cluster.nodes.size
         slots = list(self.shown)
@@ -181,44 +183,43 @@ class NodeColumns:
         used = np.zeros_like(kept)
         held = np.zeros_like(kept)
         reservations = self._cluster.ledger.reservations
-        entries = list(reservations)
-        if entries:
-            at = np.array([entry.index for entry in entries], dtype=np.intp)
-            rows = np.array([entry.row for entry in entries], dtype=np.intp)
-            is_hold = np.array([_is_hold(entry) for entry in entries], dtype=np.bool_)
+        every = entries.holds + entries.others
+        if every:
+            at = np.array([entry.index for entry in every], dtype=np.intp)
+            rows = np.array([entry.row for entry in every], dtype=np.intp)
+            holds = slice(0, len(entries.holds))
             reserved, left = reservations.amounts, reservations.left
             for index, slot in enumerate(slots):
                 if slot >= len(reserved):
                     continue
-                np.add.at(held[index], rows[is_hold], left[slot, at[is_hold]])
+                np.add.at(held[index], rows[holds], left[slot, at[holds]])
                 # A reservation with one pod slot may have many owners, so slots do not count them.
                 if slot != PODS:
                     np.add.at(used[index], rows, reserved[slot, at] - left[slot, at])
         amounts = np.stack((allocatable, requested, used, kept - held, held))
-        self._count_devices(amounts)
-        amounts = np.concatenate((amounts, self._claimed_devices(size)), axis=1)
+        self._count_devices(amounts, entries)
+        amounts = np.concatenate((amounts, self._claimed_devices(size, entries)), axis=1)
         return amounts.reshape(len(AMOUNTS) * len(self.resources), size)
 
-    def _claimed_devices(self, size: int) -> Matrix:
+    def _claimed_devices(self, size: int, entries: _Entries) -> Matrix:
         """The devices of DRA drivers, [amount, driver, row]. Those that owners of a reservation use
         count as requested."""
-        counted = self.devices.by_driver(size)
+        counted = self.devices.by_driver(size, {each.reservation.uid for each in entries.holds})
         found = np.zeros((len(AMOUNTS), len(self._drivers), size), dtype=np.int64)
         for index, driver in enumerate(self._drivers):
             if (of := counted.get(driver)) is not None:
                 none = np.zeros(size, dtype=np.int64)
-                found[:, index] = np.stack((of.published, of.in_use, none, of.held, none))
+                found[:, index] = np.stack((of.published, of.in_use, none, of.reserved, of.held))
         return found
 
-    def _count_devices(self, amounts: Matrix) -> None:
+    def _count_devices(self, amounts: Matrix, entries: _Entries) -> None:
         """Replaces the amounts, [amount, resource, row], of devices where there are Device objects."""
         size = amounts.shape[2]
         rows = slice(0, size)
-        entries = list(self._cluster.ledger.reservations)
         for kind, table in self._cluster.managers.devices.tables.items():
             there = table.known[rows].any(axis=1)
-            reserved = left_on(rows, table, (each for each in entries if not _is_hold(each)))
-            held = left_on(rows, table, (each for each in entries if _is_hold(each)))
+            reserved = left_on(rows, table, entries.others)
+            held = left_on(rows, table, entries.holds)
             for index, name in enumerate(self.shown.values()):
                 if TYPE_OF.get(name) != kind:
                     continue
@@ -284,24 +285,35 @@ def _shown(cluster: Cluster) -> dict[int, str]:
     return found
 
 
-def _is_hold(entry: ReservationEntry) -> bool:
-    reservation = entry.reservation
-    return bool(reservation.preemptor) or names.HOLD_LABEL in reservation.object.metadata.labels
+class _Entries(NamedTuple):
+    """The reservations that claim capacity of nodes."""
+
+    holds: list[ReservationEntry]
+    """Preemption and starvation holds."""
+    others: list[ReservationEntry]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> _Entries:
+        found = cls([], [])
+        for entry in cluster.ledger.reservations:
+            (found.holds if is_hold(entry.reservation) else found.others).append(entry)
+        return found
 
 
-def _gpu_cells(cluster: Cluster, size: int) -> Matrix | None:
-    """The GPUs of nodes with Device objects, [used percent, reserved percent, state; row, place]. The
+def _gpu_cells(cluster: Cluster, entries: _Entries, size: int) -> Matrix | None:
+    """The GPUs of nodes with Device objects, [used, reserved and held percent, state; row, place]. The
     state is 1 for a healthy device, 0 for an unhealthy one, -1 for none."""
     table: TypeTable | None = cluster.managers.devices.tables.get(GPU)
     if table is None:
         return None
     total, free = table.total[RATIO, :size], table.free[RATIO, :size]
-    reserved = left_on(slice(0, size), table, cluster.ledger.reservations)[RATIO]
+    rows = slice(0, size)
+    reserved, held = (left_on(rows, table, each)[RATIO] for each in (entries.others, entries.holds))
     known = table.known[:size]
-    used = np.maximum(total - free - reserved, 0)
+    used = np.maximum(total - free - reserved - held, 0)
     state = np.where(known, np.where(total > 0, 1, 0), -1)
-    return np.stack((used, reserved, state))
+    return np.stack((used, reserved, held, state))
 
 
 def _without_absent(cells: list[list[int]]) -> list[list[int]]:
-    return [cell for cell in cells if cell[2] >= 0]
+    return [cell for cell in cells if cell[-1] >= 0]

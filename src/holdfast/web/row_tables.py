@@ -44,6 +44,8 @@ MAX_PENDING = 1000
 """Pending pods that are listed; the others are counted."""
 MAX_PAST = 300
 """Deleted reservations that are remembered."""
+PREEMPTION_HOLD, STARVATION_HOLD = "preemption hold", "starvation hold"
+"""Kinds of reservations."""
 _MAX_OWNERS = 20
 """Pods that are listed as owners of a reservation; the others are counted."""
 _SLICE = 500
@@ -194,7 +196,7 @@ def reservation_row(
         node, message = planned.node, reservation.error or planned.message
     return (
         reservation.name,
-        _kind(reservation),
+        kind_of(reservation),
         phase_of(reservation),
         node,
         [owner_text(owner) for owner in obj.spec.owners],
@@ -238,14 +240,19 @@ def phase_of(reservation: ReservationInfo) -> str:
     return ReservationPhase.WAITING if reservation.waiting else ReservationPhase.AVAILABLE
 
 
-def _kind(reservation: ReservationInfo) -> str:
+def is_hold(reservation: ReservationInfo) -> bool:
+    """Whether the scheduler made it, for a preemptor or for a starving job."""
+    return kind_of(reservation) in (PREEMPTION_HOLD, STARVATION_HOLD)
+
+
+def kind_of(reservation: ReservationInfo) -> str:
     meta = reservation.object.metadata
     if reservation.virtual:
         return "requested"
     if names.HOLD_LABEL in meta.labels:
-        return "starvation hold"
+        return STARVATION_HOLD
     if reservation.preemptor or names.HELD_FOR in meta.annotations:
-        return "preemption hold"
+        return PREEMPTION_HOLD
     if names.RESERVATION_ID in meta.labels:
         return "dynamic"
     return "migration" if names.MIGRATION_JOB in (*meta.labels, *meta.annotations) else "reservation"

@@ -182,7 +182,7 @@ class App {
         h("span", { class: "figures" }, h("b", null, percent(allocatable - free, allocatable)), ` · ${amount(name, free)} free`, h("span", { class: "whole" }, ` of ${amount(name, allocatable)}`), h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
         bar(kinds.map(([kind, value]) => ({ kind, value })), allocatable));
     }).filter(Boolean).slice(0, 5);
-    const key = h("ul", { class: "key", "aria-label": "Key" }, [["pods", "pods"], ["used", "pods on reservations"], ["reserved", "reserved"], ["held", "held"]].map(([kind, text]) => h("li", null, bar([{ kind, value: 1 }], 1), text)));
+    const key = h("ul", { class: "key", "aria-label": "Key" }, [["pods", "pods"], ["used", "pods on reservations"], ["reserved", "reserved"], ["held", "held for a preemptor or a starving job"]].map(([kind, text]) => h("li", null, bar([{ kind, value: 1 }], 1), text)));
     fill(this.summary, meters, key);
   }
 

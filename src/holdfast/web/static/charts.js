@@ -54,19 +54,25 @@ function visible(edges, value, scale) {
 }
 
 /**
- * Devices: one cell each, filled as far as it is used, hatched where it is reserved. A device has `used`
- * and `reserved` in percent, `healthy`, and the kinds of both parts as in bars.
+ * Devices: one cell each, with its parts as in bars, from the bottom: {value, kind}, in percent. What is
+ * over the whole device, because a reservation waits for what pods still use, is a line below the cell.
  */
-export function cells(devices, size = 12) {
+export function cells(devices, size, perRow) {
   const step = size + 2;
-  const svg = s("svg", { class: "cells", width: Math.max(devices.length * step - 2, 1), height: size, "aria-hidden": "true" });
+  const [columns, rows] = [Math.min(devices.length, perRow), Math.ceil(devices.length / perRow)];
+  const svg = s("svg", { class: "cells", width: columns * step - 2, height: rows * (step + 3), "aria-hidden": "true" });
   devices.forEach((device, index) => {
-    const x = index * step;
-    const used = (size * Math.min(device.used, 100)) / 100;
-    const kept = (size * Math.min(device.reserved, 100 - Math.min(device.used, 100))) / 100;
-    svg.append(s("rect", { x, width: size, height: size, rx: 2, class: device.healthy === false ? "cell broken" : "cell" }));
-    if (used > 0) svg.append(s("rect", { x, y: size - used, width: size, height: used, rx: 2, class: `part ${device.usedKind || "pods"}` }));
-    if (kept > 0) svg.append(s("rect", { x, y: size - used - kept, width: size, height: kept, rx: 2, class: `part ${device.kind || "reserved"}` }));
+    const x = (index % perRow) * step;
+    const y = Math.floor(index / perRow) * (step + 3);
+    const cell = s("g", null, s("title", null, device.title), s("rect", { x, y, width: size, height: size, rx: 2, class: device.healthy ? "cell" : "cell broken" }));
+    let at = 0;
+    for (const { value, kind } of device.parts) {
+      const part = Math.min(value, 100 - at);
+      at += part;
+      if (part > 0) cell.append(s("rect", { x, y: y + (size * (100 - at)) / 100, width: size, height: (size * part) / 100, rx: 2, class: `part ${kind}` }));
+      if (value > part) cell.append(s("rect", { x, y: y + size + 1, width: size, height: 3, rx: 1, class: `next ${kind}` }));
+    }
+    svg.append(cell);
   });
   return svg;
 }

@@ -1,9 +1,9 @@
 // The panel with one object: a node, a pod, a reservation or a pod group; and its explanation.
 
-import { axis, bar, cells, lane, life } from "./charts.js";
+import { axis, bar, lane, life } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
-import { badges, claimed, devices, isDevice, kept, parts } from "./nodes.js";
+import { LARGE_CELLS, badges, claimed, deviceCells, devices, deviceTexts, isDevice, kept, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
 import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, keeps, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
@@ -101,14 +101,14 @@ export class Details {
       const free = Math.max(0, node.allocatable[index] - claimed(node, index));
       return h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
-        isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index, name), 16) : bar(parts(node, index, name), node.allocatable[index]),
+        (isDevice(name) && deviceCells(node, index, name, LARGE_CELLS)) || bar(parts(node, index, name), node.allocatable[index]),
         h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept(node, index, name).map((text) => `${text}, `).join("")}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
     });
     const taken = new Map([...this.model.reservations.values()].filter((r) => !r.deleted && r.phase !== "Failed").map((r) => [r.uid, r.name]));
     return [
       h("p", { class: "badges" }, badges(node)),
       rows,
-      node.gpus.length > 0 && resources.every((name) => !isDevice(name)) && h("div", { class: "meter" }, h("span", { class: "what" }, "GPUs"), cells(devices(node, -1), 16)),
+      node.gpus.length > 0 && resources.every((name) => !isDevice(name)) && h("div", { class: "meter" }, h("span", { class: "what" }, "GPUs"), deviceCells(node, -1, "", LARGE_CELLS), h("span", { class: "figures" }, deviceTexts(devices(node, -1)).join(" "))),
       section(`Pods (${found.pods.length})`, found.pods.length ? table(["Pod", "Requests", "From"], found.pods.map((pod) => [
         h("a", { href: this.app.link("pods", [pod.namespace, pod.name]) }, `${pod.namespace}/${pod.name}`),
         amounts(pod.requests),

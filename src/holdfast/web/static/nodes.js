@@ -9,6 +9,8 @@ import { CORDONED, NOT_READY, NO_OBJECT, TAINTED } from "./model.js";
 const DEVICE = /(^|[./-])(gpu|npu|tpu|dcu|mlu|xpu|neuron\w*|gaudi)$/i;
 const STRIP_FROM = 40;
 const ROOMY = 12;
+const CELLS = { size: 12, perRow: 8, most: 16 };
+export const LARGE_CELLS = { size: 16, perRow: 16, most: 64 };
 const RESORT_MS = 1500;
 
 export const isDevice = (resource) => isClaimed(resource) || (DEVICE.test(resource) && resource.includes("/"));
@@ -41,15 +43,39 @@ export function parts(node, index, resource) {
 
 /** The devices of a node: those of its Device object, or as many as it has of the resource. */
 export function devices(node, index, resource) {
-  if (node.gpus.length && !(resource && isClaimed(resource))) return node.gpus.map(([used, reserved, state]) => ({ used, reserved, healthy: state > 0 }));
-  const total = Math.min(node.allocatable[index], 64);
-  return Array.from({ length: total }, (_, number) => {
-    const used = Math.min(Math.max(node.requested[index] - number, 0), 1);
-    const reserved = Math.min(Math.max(node.requested[index] + node.reserved[index] - number, 0), 1) - used;
-    const held = Math.min(Math.max(node.requested[index] + node.reserved[index] + node.held[index] - number, 0), 1) - used - reserved;
-    const plain = node.requested[index] - node.used[index];
-    return { used: 100 * used, usedKind: number < plain ? "pods" : "used", reserved: 100 * (reserved + held), kind: held > reserved ? "held" : "reserved", healthy: true };
-  });
+  if (node.gpus.length && !(resource && isClaimed(resource))) return node.gpus.map(([used, reserved, held, state]) => device({ pods: used, reserved, held }, state > 0));
+  const total = node.allocatable[index];
+  const found = Array.from({ length: total }, () => ({ pods: 0, used: 0, reserved: 0, held: 0 }));
+  const kinds = { pods: node.requested[index] - node.used[index], used: node.used[index], reserved: node.reserved[index], held: node.held[index] };
+  let at = 0;
+  for (const [kind, number] of Object.entries(kinds)) {
+    // Those that are kept beyond what the node has are still in use: the last ones, whichever they are.
+    for (let one = at; one < at + number; one += 1) found[one < total ? one : total - 1 - ((one - total) % total)][kind] += 100;
+    at += number;
+  }
+  return found.map((parts) => device(parts, true));
+}
+
+const IN_DEVICE = { pods: "used by pods", used: "used by owners of a reservation", reserved: "reserved", held: "held" };
+
+function device(kinds, healthy) {
+  const parts = Object.entries(kinds).map(([kind, value]) => ({ kind, value })).filter(({ value }) => value > 0);
+  const texts = [!healthy && "unhealthy", ...parts.map(({ kind, value }) => (value < 100 ? `${value}% ${IN_DEVICE[kind]}` : IN_DEVICE[kind]))].filter(Boolean);
+  return { parts, healthy, title: texts.join(", ") || "free" };
+}
+
+/** Cells of the devices of a node; null if there are too many of the resource, for which a bar is better. */
+export function deviceCells(node, index, resource, { size, perRow, most }) {
+  const number = node.gpus.length && !(resource && isClaimed(resource)) ? node.gpus.length : node.allocatable[index];
+  return number > most && index >= 0 ? null : cells(devices(node, index, resource), size, perRow);
+}
+
+/** `3 free` and `of 8 devices, 4 in use, 1 held`. One that is partly in use and partly held counts for both. */
+export function deviceTexts(found) {
+  const having = (...kinds) => found.filter(({ parts }) => parts.some(({ kind }) => kinds.includes(kind))).length;
+  const numbers = [[having("pods", "used"), "in use"], [having("reserved"), "reserved"], [having("held"), "held"], [found.filter(({ healthy }) => !healthy).length, "unhealthy"]];
+  const free = found.filter(({ healthy, parts }) => healthy && !parts.length).length;
+  return [`${free} free`, [`of ${count(found.length, "device")}`, ...numbers.filter(([number]) => number).map(([number, what]) => `${number} ${what}`)].join(", ")];
 }
 
 export const claimed = (node, index) => node.requested[index] + node.reserved[index] + node.held[index];
@@ -195,35 +221,37 @@ export class NodesView {
   value(key) {
     const index = this.model.resources.indexOf(key);
     if (key === "gpu") {
-      return (node) => (node.gpus.length ? node.gpus.reduce((sum, [used, reserved]) => sum + used + reserved, 0) / node.gpus.length : this.device >= 0 ? share(node, this.device) : 0);
+      return (node) => (node.gpus.length ? node.gpus.reduce((sum, [used, reserved, held]) => sum + used + reserved + held, 0) / node.gpus.length : this.device >= 0 ? share(node, this.device) : 0);
     }
     if (key === "reserved") return (node) => node.reserved[0] + node.held[0];
     return index >= 0 ? (node) => share(node, index) : null;
   }
 
   cells(node) {
-    const { resources } = this.model;
-    const measured = (index) => {
-      const name = resources[index];
-      const free = node.allocatable[index] - claimed(node, index);
-      return [
-        bar(parts(node, index, name), node.allocatable[index]),
-        h("span", { class: "figures" }, h("b", null, percent(claimed(node, index), node.allocatable[index])), ` ${amount(name, Math.max(free, 0))} free`,
-          h("span", { class: "sr" }, ` of ${amount(name, node.allocatable[index])} ${short(name)}`, kept(node, index, name).map((text) => `, ${text}`))),
-      ];
-    };
-    const found = [[h("a", { href: this.app.link("nodes", [node.name]), tabindex: "-1" }, node.name), badges(node)], measured(0), measured(1)];
+    const found = [[h("a", { href: this.app.link("nodes", [node.name]), tabindex: "-1" }, node.name), badges(node)], this.measured(node, 0), this.measured(node, 1)];
     if (this.hasDevices) found.push(this.deviceCell(node));
-    for (const [, index] of this.others) found.push(node.allocatable[index] ? measured(index) : "");
+    for (const [, index] of this.others) found.push(node.allocatable[index] ? this.measured(node, index) : "");
     found.push([`${node.requested[2]}`, h("span", { class: "dim" }, `/${node.allocatable[2]}`), h("span", { class: "sr" }, " pods")]);
     return found;
   }
 
+  measured(node, index) {
+    const name = this.model.resources[index];
+    const free = node.allocatable[index] - claimed(node, index);
+    return [
+      bar(parts(node, index, name), node.allocatable[index]),
+      h("span", { class: "figures" }, h("b", null, percent(claimed(node, index), node.allocatable[index])), ` ${amount(name, Math.max(free, 0))} free`,
+        h("span", { class: "sr" }, ` of ${amount(name, node.allocatable[index])} ${short(name)}`, kept(node, index, name).map((text) => `, ${text}`))),
+    ];
+  }
+
   deviceCell(node) {
-    const found = devices(node, this.device, this.model.resources[this.device]);
-    if (!found.length) return h("span", { class: "dim" }, "–");
-    const free = found.filter((each) => each.healthy && each.used + each.reserved < 1).length;
-    return [cells(found), h("span", { class: "figures" }, ` ${free} free`, h("span", { class: "sr" }, ` of ${found.length} devices`))];
+    const resource = this.model.resources[this.device];
+    if (!node.gpus.length && !(node.allocatable[this.device] > 0)) return h("span", { class: "dim" }, "–");
+    const drawn = deviceCells(node, this.device, resource, CELLS);
+    if (!drawn) return this.measured(node, this.device);
+    const [free, more] = deviceTexts(devices(node, this.device, resource));
+    return [drawn, h("span", { class: "figures" }, free, h("span", { class: "sr" }, ` ${more}`))];
   }
 
   // The strip: every node a column of pixels, in the order of the list

@@ -1,9 +1,11 @@
-"""How many devices drivers publish on each node, and how many of them are in use or held.
+"""How many devices drivers publish on each node, and how many of them are in use, reserved or held.
 
-For tables and charts: a device counts as in use if a claim has it or a share of it, and as held if only
-a reservation's claim has it. Devices that several nodes can use are not of one node, and do not count.
+For tables and charts: a device counts as in use if a claim has it or a share of it, and as reserved or
+held if only a reservation's claim has it. Devices that several nodes can use are not of one node, and
+do not count.
 """
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,10 @@ class DriverDevices(NamedTuple):
 
     published: Ints
     in_use: Ints
+    reserved: Ints
+    """Kept by reservations, and used by no owner."""
     held: Ints
+    """Kept by preemption and starvation holds."""
 
 
 class DeviceCounts:
@@ -50,8 +55,9 @@ class DeviceCounts:
         self._read()
         return self._drivers
 
-    def by_driver(self, size: int) -> dict[str, DriverDevices]:
-        """The counts of each driver for the rows below `size`."""
+    def by_driver(self, size: int, holds: Collection[str] = ()) -> dict[str, DriverDevices]:
+        """The counts of each driver for the rows below `size`. The reservations with these uids are
+        preemption and starvation holds."""
         self._read()
         if not self._drivers:
             return {}
@@ -59,29 +65,27 @@ class DeviceCounts:
         use.cover()
         identities = self._identity
         has = (use.taken[identities] > 0) | (use.share_state[identities] > 0)
-        of_reservations = np.zeros(len(use.taken), dtype=np.bool_)
-        of_reservations[list(self._held())] = True
-        held = has & of_reservations[identities]
+        uids = self._claims.held.reservations()
+        reserved = has & self._is_kept_by(uid for uid in uids if uid not in holds)
+        held = has & ~reserved & self._is_kept_by(uid for uid in uids if uid in holds)
         found = {}
         for index, driver in enumerate(self._drivers):
             own = (self._driver == index) & (self._row < size)
             counts = [
                 np.bincount(self._row[own & which], minlength=size).astype(np.int64)
-                for which in (np.ones_like(own), has & ~held, held)
+                for which in (np.ones_like(own), has & ~reserved & ~held, reserved, held)
             ]
             found[driver] = DriverDevices(*counts)
         return found
 
-    def _held(self) -> set[int]:
-        """The identities of devices that reservations hold and no owner uses."""
-        find, use, held = (
-            self._claims.catalogue.table.identities.find,
-            self._claims.use,
-            self._claims.held,
-        )
-        keys = [key for uid in held.reservations() for key in held.of(uid)]
+    def _is_kept_by(self, reservations: Iterable[str]) -> NDArray[np.bool_]:
+        """Of each device, whether one of these reservations keeps it and no owner uses it."""
+        find, use = self._claims.catalogue.table.identities.find, self._claims.use
+        keys = [key for uid in reservations for key in self._claims.held.of(uid)]
         found = (find(result.device_id) for key in keys for result in use.results(key))
-        return {identity for identity in found if identity is not None}
+        kept = np.zeros(len(use.taken), dtype=np.bool_)
+        kept[[identity for identity in found if identity is not None]] = True
+        return kept[self._identity]
 
     def _read(self) -> None:
         catalogue = self._claims.catalogue
