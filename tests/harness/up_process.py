@@ -138,20 +138,23 @@ class Running:
 
 
 def detached_process(printed: str) -> int:
-    """The process that the command says how to stop; 0 if it says nothing of the kind."""
-    found = re.search(r"^To stop it: kill (\d+)$", printed, re.MULTILINE)
+    """The process that the command names; 0 if it names none."""
+    found = re.search(r"^  process     (\d+)$", printed, re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def end_detached(printed: str | Path) -> None:
-    """Stops the process as the command said, and returns when it has ended."""
+    """Stops the process that the command named, if it runs, and returns when it has ended."""
     if isinstance(printed, Path):
         printed = printed.read_text() if printed.exists() else ""
     process = detached_process(printed)
     if not process:
         return
     # A descriptor of the process becomes readable when it ends; it is no child of this process.
-    handle = os.pidfd_open(process)
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
     try:
         os.kill(process, signal.SIGTERM)
         ended, _, _ = select.select([handle], [], [], _PATIENCE)

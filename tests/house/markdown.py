@@ -110,8 +110,7 @@ _VARYING = {
     "<age>": re.compile(r"(?<![\w=/])(?:\d+[dhms])+(?!\w)"),
     "<time>": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
     "127.0.0.1:<port>": re.compile(r"127\.0\.0\.1:\d+"),
-    "process <id>": re.compile(r"(?<=\n)Runs as process \d+"),
-    "kill <id>": re.compile(r"kill \d+"),
+    "process <id>": re.compile(r"(?<=[ (])process +\d+"),
     "<folder>": re.compile(r"/\S+(?=/holdfast\.kubeconfig)"),
 }
 

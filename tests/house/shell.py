@@ -161,6 +161,8 @@ class Shell:
         if name == "up" and "--detach" in words:
             with patch.object(up_command, "detach", self._detach):
                 return call(*words)
+        if name == "down":
+            return self._down()
         if name == "up":
             return Done(0, self.bring_up(*words[1:]).printed, "")
         if name in ("run", "provisioner"):
@@ -172,9 +174,16 @@ class Shell:
             self.cluster.settle()
         return call(*words)
 
-    def _detach(self, words: Sequence[str], log: Path, reads_stdin: bool) -> None:
+    def _detach(self, words: Sequence[str], log: Path, stops: str, reads_stdin: bool) -> None:
         """As `detached_process.detach`, in a thread instead of a process."""
-        print(self.bring_up(*words[1:]).printed + how_to_stop(os.getpid(), log), end="")
+        print(self.bring_up(*words[1:]).printed + how_to_stop(log, stops), end="")
+
+    def _down(self) -> Done:
+        """The cluster is a thread of this process, which goes on."""
+        assert self._up is not None, "the page has not started a cluster"
+        kubeconfig, self._up = self._up.kubeconfig, None
+        self._ends.close()
+        return Done(0, f"Stopped the cluster of {kubeconfig} (process {os.getpid()})\n", "")
 
     def _run_until_ready(self, words: list[str]) -> Done:
         flags = list(words[1:])

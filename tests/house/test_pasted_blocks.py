@@ -33,6 +33,7 @@ README = [
     "holdfast reserve --cpu 4 --memory 8Gi --owner app=web --ttl 2h --name more --dry-run > more.yaml",
     "kubectl apply -f more.yaml",
     "kubectl holdfast get reservations      # the same commands as a kubectl plugin",
+    "holdfast down                          # stops the cluster of `holdfast up`",
 ]
 
 pytestmark = pytest.mark.skipif(

@@ -122,8 +122,8 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
             again["metadata"]["resourceVersion"]
         )
         for kubeconfig, why in (
-            (tmp_path / "other.yaml", "in use by another process"),
-            (second.kubeconfig, "is the kubeconfig of a cluster that runs at https://127"),
+            (tmp_path / "other.yaml", "is the data directory of a cluster that runs as process"),
+            (second.kubeconfig, "is the kubeconfig of a cluster that runs as process"),
         ):
             written = second.kubeconfig.read_text()
             with pytest.raises(Failure, match=why):

@@ -1,6 +1,7 @@
 """`holdfast up --detach`: returns when the cluster is ready, or with the errors."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -34,6 +35,11 @@ class Folder:
         self._printed.append(done.stdout)
         return done
 
+    def type(self, command: str) -> None:
+        program, *words = shlex.split(command)
+        assert program == "holdfast"
+        subprocess.run([*COMMAND[:3], *words], cwd=self.path, check=True, timeout=60)
+
     def end(self) -> None:
         while self._printed:
             end_detached(self._printed.pop())
@@ -47,16 +53,31 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 @pytest.mark.parametrize(
-    ("options", "kubeconfig", "log"),
+    ("options", "kubeconfig", "log", "down"),
     [
-        ([], "holdfast.kubeconfig", "holdfast.kubeconfig.log"),
-        (["--in-memory", "--kubeconfig-out", "mine.yaml"], "mine.yaml", "mine.yaml.log"),
-        (["--data-dir", "data"], "data/kubeconfig", "data/holdfast.log"),
-        (["--data-dir", "data", "--kubeconfig-out", "k"], "k", "data/holdfast.log"),
+        ([], "holdfast.kubeconfig", "holdfast.kubeconfig.log", "holdfast down"),
+        (
+            ["--in-memory", "--kubeconfig-out", "my file"],
+            "my file",
+            "my file.log",
+            "holdfast down --kubeconfig '{folder}/my file'",
+        ),
+        (
+            ["--data-dir", "data"],
+            "data/kubeconfig",
+            "data/holdfast.log",
+            "holdfast down --data-dir data",
+        ),
+        (
+            ["--data-dir", "data", "--kubeconfig-out", "k"],
+            "k",
+            "data/holdfast.log",
+            "holdfast down --data-dir data",
+        ),
     ],
 )
 def test_it_returns_when_the_cluster_can_be_used(
-    folder: Folder, options: list[str], kubeconfig: str, log: str
+    folder: Folder, options: list[str], kubeconfig: str, log: str, down: str
 ) -> None:
     done = folder.up("--nodes", "2", "--no-dashboard", *options)
     assert (done.returncode, done.stderr) == (0, "")
@@ -65,14 +86,16 @@ def test_it_returns_when_the_cluster_can_be_used(
     first, *_, where, stop = done.stdout.splitlines()
     assert first.startswith("Holdfast is up: 2 nodes")
     process = detached_process(done.stdout)
-    assert where == f"Runs as process {process}, log in {folder.path / log}"
-    assert stop == f"To stop it: kill {process}"
+    assert where == f"Runs in the background, log in {folder.path / log}"
+    assert stop == f"To stop it: {down.format(folder=folder.path)}"
     assert os.getsid(process) == process, "a session of its own: it outlives the terminal"
     assert (folder.path / log).stat().st_mode & 0o777 == 0o600
-    folder.end()
+    assert f"  process     {process}\n" in (folder.path / log).read_text()
+    folder.type(stop.removeprefix("To stop it: "))
     with pytest.raises(ConnectionRefusedError):
         client.get("/api/v1/nodes")
     assert (folder.path / log).read_text() in done.stdout
+    assert not list(folder.path.rglob("*.pid"))
 
 
 def test_manifests_can_come_from_stdin(folder: Folder) -> None:
@@ -152,8 +175,8 @@ def test_the_kubeconfig_of_a_running_cluster_is_not_replaced(
             [*again, str(running.kubeconfig)], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 1
-        for named in (str(running.kubeconfig), running.client.server.geturl(), "--kubeconfig-out"):
-            assert named in done.stderr
+        named = (str(running.kubeconfig), f"process {running.process.pid}", "--kubeconfig-out")
+        assert [each for each in named if each not in done.stderr] == []
         assert running.kubeconfig.read_text() == written
         assert folder.up("--no-dashboard", "--kubeconfig-out", "other").returncode == 0
         folder.end()

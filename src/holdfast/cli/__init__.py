@@ -12,7 +12,8 @@
     reserve              `holdfast reserve`; `reservation_builder` makes the Reservation,
                          `reservation_outcome` waits for it
     run                  `holdfast run`, `holdfast provisioner`
-    up                   `holdfast up`; `detached_process` runs it in the background
+    up, down             `holdfast up` and `down`; `detached_process` runs it in the background,
+                         `process_file` says which process it is
     config               `holdfast config`, `holdfast crds`
     client, snapshot     reads an API server; a scheduler that was fed everything it has
     options, printing    options and errors that commands share; tables, YAML and JSON

@@ -31,6 +31,10 @@ COMMANDS = {
         "holdfast.cli.up:up",
         "Run a local cluster: API server, scheduler, simulated nodes.",
     ),
+    "down": (
+        "holdfast.cli.down:down",
+        "Stop a cluster of `holdfast up`, and wait until it has ended.",
+    ),
     "run": ("holdfast.cli.run:run", "Run the scheduler on a Kubernetes cluster."),
     "provisioner": (
         "holdfast.cli.run:provisioner",
@@ -95,7 +99,7 @@ COMMANDS = {
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "when", "advise", "reserve"),
     "Questions": ("what-if", "check", "mcp"),
-    "Clusters": ("up", "run", "provisioner"),
+    "Clusters": ("up", "down", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "record", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
 }

@@ -28,9 +28,10 @@ READY_DESCRIPTOR = "HOLDFAST_READY_FD"
 _STOPS_WITHIN = 15.0
 
 
-def detach(words: Sequence[str], log: Path, reads_stdin: bool = False) -> None:
+def detach(words: Sequence[str], log: Path, stops: str, reads_stdin: bool = False) -> None:
     """Runs `holdfast` with these words, and returns once it is ready. Its output goes to `log`, or to
-    a temporary file if that cannot be written. Raises Failure with its errors, if it ends before."""
+    a temporary file if that cannot be written. `stops` is the command that ends it. Raises Failure with
+    its errors, if it ends before."""
     output = _Log(log)
     reading, writing = os.pipe()
     try:
@@ -56,12 +57,12 @@ def detach(words: Sequence[str], log: Path, reads_stdin: bool = False) -> None:
     if not banner:
         raise Failure(_exit_status(status), output.discard(), as_it_is=True)
     os.close(output.descriptor)
-    sys.stdout.write(banner + how_to_stop(process.pid, output.path))
+    sys.stdout.write(banner + how_to_stop(output.path, stops))
     process.returncode = 0  # it goes on; without this Popen warns that it was not waited for
 
 
-def how_to_stop(process: int, log: Path) -> str:
-    return f"Runs as process {process}, log in {log}\nTo stop it: kill {process}\n"
+def how_to_stop(log: Path, command: str) -> str:
+    return f"Runs in the background, log in {log}\nTo stop it: {command}\n"
 
 
 def announce(banner: str) -> None:

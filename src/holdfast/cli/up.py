@@ -4,8 +4,10 @@ What serves a cluster is imported by the process that serves it.
 """
 
 import asyncio
+import os
+import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +32,7 @@ from holdfast.cli.options import (
     read_open_paths,
     warn_of_plugins,
 )
+from holdfast.cli.process_file import ClusterRuns, ProcessFile, process_file
 from holdfast.local.node_objects import DEFAULT_SHAPE, MOST_GPUS, NodeShape
 from holdfast.snapshot.manifests import InvalidInput, load_files
 
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
     from holdfast.local.up import Up, UpSettings
 
 KUBECONFIG = "holdfast.kubeconfig"
+"""The kubeconfig of a cluster without a data directory."""
+
+
+def kubeconfig_in(data_dir: Path) -> Path:
+    return data_dir / "kubeconfig"
 
 
 def up(
@@ -147,13 +155,13 @@ def up(
     """Run a local cluster: API server, scheduler, simulated nodes.
 
     All parts run in one process. The cluster is ready when the kubeconfig is written, and stops on
-    Ctrl-C or SIGTERM.
+    Ctrl-C, SIGTERM or `holdfast down`.
 
     Examples:
       # Three nodes; then use kubectl --kubeconfig holdfast.kubeconfig
       holdfast up --nodes 3
 
-      # The same in the background; it prints how to stop it
+      # The same in the background, until `holdfast down`
       holdfast up --nodes 3 --detach
 
       # Keep the state across restarts, and begin with some objects
@@ -169,7 +177,7 @@ def up(
     if shape != DEFAULT_SHAPE and not nodes:
         raise Failure(1, ["--node-cpu, --node-memory and --node-gpus are for the nodes of --nodes N"])
     run_for = read_jobs_run_for(jobs_run_for)
-    kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
+    kubeconfig = kubeconfig_out or (kubeconfig_in(data_dir) if data_dir else Path(KUBECONFIG))
     if detached:
         reads_stdin = "-" in (config, *(apply or ()), *(node_file or ()))
         _detach(words_of(context, without="detached"), kubeconfig.absolute(), data_dir, reads_stdin)
@@ -198,7 +206,8 @@ def up(
             node_documents=_load("--node-file", node_file or ()),
             jobs_run_for=run_for,
         )
-        asyncio.run(_serve(settings, None if no_dashboard else dashboard_port or 0, config))
+        with _process_files(settings):
+            asyncio.run(_serve(settings, None if no_dashboard else dashboard_port or 0, config))
     except (InvalidInput, NotApplied) as error:
         raise Failure(1, error.problems) from None
     except OSError as error:
@@ -216,12 +225,47 @@ def _detach(options: list[str], kubeconfig: Path, data_dir: Path | None, reads_s
         with suppress(OSError):  # the other process reports it
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        detach(["up", *options], log, reads_stdin)
+        detach(["up", *options], log, _stops(kubeconfig, data_dir), reads_stdin)
     except Failure:
         if data_dir is not None and is_new:
             with suppress(OSError):
                 data_dir.rmdir()
         raise
+
+
+def _stops(kubeconfig: Path, data_dir: Path | None) -> str:
+    """The command that ends the cluster, as typed in this directory."""
+    if kubeconfig == Path(KUBECONFIG).absolute():
+        return "holdfast down"
+    if data_dir is not None:
+        return f"holdfast down --data-dir {shlex.quote(str(data_dir))}"
+    return f"holdfast down --kubeconfig {shlex.quote(str(kubeconfig))}"
+
+
+@contextmanager
+def _process_files(settings: "UpSettings") -> Iterator[None]:
+    """The files by which `holdfast down` finds this process. Raises Failure if another process runs a
+    cluster with this kubeconfig or data directory."""
+    files = {process_file(settings.kubeconfig): settings.kubeconfig}
+    if settings.folder is not None:
+        files.setdefault(process_file(kubeconfig_in(settings.folder.absolute())), settings.folder)
+    with ExitStack() as ends:
+        for file, belongs_to in files.items():
+            try:
+                ends.enter_context(ProcessFile(file))
+            except ClusterRuns as error:
+                is_folder = belongs_to == settings.folder
+                what = "data directory" if is_folder else "kubeconfig"
+                other = "--data-dir" if is_folder else "--kubeconfig-out"
+                raise Failure(
+                    1,
+                    [
+                        f"{belongs_to}: is the {what} of a cluster that runs as process "
+                        f"{error.process}; stop that one with `holdfast down`, or name another "
+                        f"with {other}"
+                    ],
+                ) from None
+        yield
 
 
 def _load(flag: str, files: Sequence[str]) -> list[Document]:
@@ -263,6 +307,7 @@ def _banner(running: "Up", settings: "UpSettings", dashboard: str) -> Iterator[s
         yield f"  {existed}, unchanged; --node-… options apply to new nodes only"
     yield f"  API server  {running.address}"
     yield f"  kubeconfig  {settings.kubeconfig}"
+    yield f"  process     {os.getpid()}"
     if dashboard:
         yield f"  dashboard   {dashboard}"
     if settings.jobs_run_for is not None:

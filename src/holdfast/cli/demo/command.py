@@ -335,6 +335,7 @@ def _print_next_steps(console: Console, kept: LocalCluster | None, folder: Path)
     lines.append(("holdfast get reservations", "also: nodes, holds, queue, queues"))
     lines.append(("holdfast simulate --list-examples", "scenarios for every feature, in virtual time"))
     if kept is None:
+        lines.append(("holdfast down", "stops your cluster"))
         lines.append(("holdfast demo --keep", "this demo, and its cluster to look around in"))
     width = max(len(command) for command, _ in lines)
     console.print(f"\n{lines[0][1]}", style="bold")
