@@ -108,7 +108,7 @@ def reservation(making: Making, at: int | None = None) -> Raw:
     if making.chance(0.1):
         wanted["taints"] = [{"key": "kept", "value": "yes", "effect": "NoSchedule"}]
     if making.chance(0.15):
-        annotate(metadata, KOORD + "reservation-order", str(making.some(1, 5)))
+        label(metadata, KOORD + "reservation-order", str(making.some(1, 5)))
     making.reservations.append(name)
     return making.add(RESERVATION_API, "Reservation", name, metadata=metadata, spec=wanted)
 

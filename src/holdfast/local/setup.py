@@ -12,12 +12,13 @@ from holdfast.scheduler.framework.config import (
     KIND,
     Configuration,
     GivenArgs,
+    LimitAwareArgs,
     NodeResourcesFitArgs,
     ReservationArgs,
     ResolvedProfile,
     load,
 )
-from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, RESERVATION
+from holdfast.scheduler.framework.config.plugin_sets import LIMIT_AWARE, NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import registry as installed_plugins
 from holdfast.scheduler.scheduler import Scheduler
@@ -83,6 +84,12 @@ class SchedulerFactory:
             return frozenset()
         points = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "preBind", "bind")
         return frozenset(ref.name for point in points for ref in profile.points[point])
+
+    def bounds_limits(self, scheduler_name: str) -> bool:
+        """Whether the configuration bounds the limits of pods on every node."""
+        profile = self.profile(scheduler_name)
+        args = profile.args.get(LIMIT_AWARE) if profile is not None else None
+        return isinstance(args, LimitAwareArgs) and bool(args.default_limit_to_allocatable_ratio)
 
     def checks(self, scheduler_name: str, resource: str) -> bool:
         """Whether the profile of this scheduler name filters nodes by this resource."""

@@ -63,7 +63,15 @@ class SimulatedCluster(ClusterParts):
     ) -> None:
         clock = VirtualClock(start)
         self.audit = (
-            Audit(setup.plugins, setup.checks, setup.restricts, setup.obstacles) if audit else None
+            Audit(
+                setup.plugins,
+                setup.checks,
+                setup.restricts,
+                setup.obstacles,
+                setup.bounds_limits,
+            )
+            if audit
+            else None
         )
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)

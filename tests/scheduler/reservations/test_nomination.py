@@ -3,6 +3,7 @@
 import pytest
 
 from harness.objects import Raw, node, pod, reservation
+from harness.scenarios import play
 from harness.world import World
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
@@ -81,6 +82,62 @@ def test_orders_of_any_size_are_told_apart(first: int, second: int, late: bool) 
     for owner in owners:
         world.put(owner)
     assert [world.reservation_of(f"p{i}") for i in range(3)] == ["first", "second", "unordered"]
+
+
+_APP_A = {"matchLabels": {"app": "a"}}
+_SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+_APART = {"labelSelector": _APP_A, "topologyKey": "zone"}
+
+
+@pytest.mark.parametrize("order", ["1", "1767225600000"])
+@pytest.mark.parametrize("policy", ["", "Restricted"])
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        pytest.param(
+            {"topologySpreadConstraints": [{**_SPREAD, "labelSelector": _APP_A}]}, id="spread"
+        ),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_APART]}
+                }
+            },
+            id="anti-affinity",
+        ),
+    ],
+)
+def test_an_order_does_not_outweigh_a_topology_constraint(
+    constraint: Raw, policy: str, order: str
+) -> None:
+    world = World(*ZONES[:2], pod("other", app="a", nodeName="n1"))
+    label = "scheduling.koordinator.sh/reservation-order"
+    where: Raw = {"pod": {"nodeName": "n1"}, "allocatePolicy": policy}
+    world.put(reservation("r", cpu="2", labels={label: order}, **where))
+    assert world.status("r")["phase"] == "Available"
+    world.put(pod("owner", app="a", cpu="2", **constraint))
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "")
+
+
+@pytest.mark.parametrize("weight", [1, 5000, 5001, 10000, 1_000_000])
+def test_orders_are_told_apart_whatever_the_weight_of_reservations(weight: int) -> None:
+    enabled = [{"name": "Reservation", "weight": weight}]
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"score": {"disabled": enabled, "enabled": enabled}}}],
+    }
+    label = "scheduling.koordinator.sh/reservation-order"
+    orders = {"n1": "0", "n2": "1767225600000", "n3": "20"}
+    made = [
+        reservation(f"on-{name}", cpu="2", labels={label: order}, pod={"nodeName": name})
+        for name, order in orders.items()
+    ]
+    owners = [pod(f"p{i}", app="a", cpu="2") for i in range(3)]
+    for owner in owners:
+        owner["metadata"]["annotations"] = {"sim.holdfast.io/at": "5s"}
+    bound = play(*ZONES, *made, *owners, config=config).bound()
+    assert [bound[f"p{i}"][1] for i in range(3)] == ["n3", "n2", "n1"]
 
 
 def test_oldest_of_reusable_reservations_on_a_node_is_used() -> None:

@@ -168,12 +168,19 @@ def _always(scheduler: str, resource: str) -> bool:
 class Cluster:
     """Objects by kind and name, and an audit that hears of every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds_limits: bool = False) -> None:
         every = frozenset(
             "NodeResourcesFit NodePorts DeviceShare NodeNUMAResource LimitAware NodeVolumeLimits "
-            "VolumeBinding VolumeRestrictions Reservation Coscheduling".split()
+            "VolumeBinding VolumeRestrictions Reservation Coscheduling NodeAffinity TaintToleration "
+            "NodeUnschedulable InterPodAffinity PodTopologySpread".split()
         )
-        self.audit = Audit(lambda scheduler: every, _always, _always, lambda scheduler: every)
+        self.audit = Audit(
+            lambda scheduler: every,
+            _always,
+            _always,
+            lambda scheduler: every,
+            lambda scheduler: bounds_limits,
+        )
         self.objects: dict[tuple[str, str], Raw] = {}
 
     def put(self, raw: Raw) -> None:
@@ -200,7 +207,69 @@ def played(state: list[Raw], write: list[Raw], now: float = START) -> list[str]:
     return cluster.write(*write) + cluster.audit.at_rest(now)
 
 
+HOST_TAINT = {"key": "kept", "value": "yes", "effect": "NoSchedule"}
+WEB = {"matchLabels": {"app": "web"}}
+NO_OTHER_WEB = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "host", "labelSelector": WEB}
+        ]
+    }
+}
+EVEN: Raw = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "host",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": WEB,
+        }
+    ]
+}
+ON_DISK = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+        }
+    }
+}
+
 RULES = {
+    "node selector": (
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", nodeSelector={"host": "n2"})],
+        "node selector does not match: Pod/default/a on Node/n1",
+    ),
+    "node affinity": (
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", affinity=ON_DISK)],
+        "node selector does not match: Pod/default/a on Node/n1",
+    ),
+    "taints": (
+        [node() | {"spec": {"taints": [HOST_TAINT]}}, stored_pod("a")],
+        [stored_pod("a", "n1", tolerations=[{"key": "kept", "value": "no"}])],
+        "taint is not tolerated: Pod/default/a on Node/n1: kept",
+    ),
+    "cordoned": (
+        [node() | {"spec": {"unschedulable": True}}, stored_pod("a")],
+        [stored_pod("a", "n1")],
+        "node is cordoned: Pod/default/a on Node/n1",
+    ),
+    "anti-affinity": (
+        [node(), stored_pod("b", "n1"), stored_pod("a")],
+        [stored_pod("a", "n1", affinity=NO_OTHER_WEB)],
+        "anti-affinity does not allow two pods: Pod/default/a on Node/n1: Pod/default/b",
+    ),
+    "anti-affinity of a pod that is there": (
+        [node(), stored_pod("b", "n1", affinity=NO_OTHER_WEB), stored_pod("a")],
+        [stored_pod("a", "n1")],
+        "anti-affinity does not allow two pods: Pod/default/a on Node/n1: Pod/default/b",
+    ),
+    "spread": (
+        [node(), node("n2"), stored_pod("b", "n1"), stored_pod("a")],
+        [stored_pod("a", "n1", **EVEN)],
+        "spread constraint is not met: Pod/default/a on Node/n1: host has a skew of 2",
+    ),
     "requests": (
         [node(), stored_pod("a", "n1", "3"), stored_pod("b", cpu="2")],
         [stored_pod("b", "n1", "2")],
@@ -618,6 +687,28 @@ def _daemon(limit: str) -> Raw:
 RUN_ESTIMATE = {"holdfast.io/run-estimate": "60s"}
 IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
+    "a selector that matches": (
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", nodeSelector={"host": "n1"})],
+    ),
+    "tolerated taints": (
+        [node() | {"spec": {"taints": [HOST_TAINT], "unschedulable": True}}, stored_pod("a")],
+        [stored_pod("a", "n1", tolerations=[{"operator": "Exists"}])],
+    ),
+    "anti-affinity to pods elsewhere and to other pods": (
+        [
+            node(),
+            node("n2"),
+            stored_pod("b", "n2"),
+            stored_pod("c", "n1", labels={"app": "c"}),
+            stored_pod("a"),
+        ],
+        [stored_pod("a", "n1", affinity=NO_OTHER_WEB)],
+    ),
+    "even": (
+        [node(), node("n2"), stored_pod("b", "n2"), stored_pod("a")],
+        [stored_pod("a", "n1", **EVEN)],
+    ),
     "GPUs that are a partition": (
         [node(), partitioned(), stored_pod("b")],
         [stored_pod("b", "n1", annotations=gpus(2, 3))],
@@ -764,9 +855,9 @@ AWAY = {
 }
 
 
-def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
+def rested(*state: Raw, quiet: float = 60.0, bounds_limits: bool = False) -> list[str]:
     """Problems of a state after so many seconds in which nothing changed."""
-    cluster = Cluster()
+    cluster = Cluster(bounds_limits)
     for each in state:
         cluster.put(each)
     assert cluster.audit.at_rest(START) == []
@@ -819,3 +910,7 @@ def _nominated() -> Raw:
 )
 def test_a_pod_that_may_have_to_wait_is_not_reported(state: list[Raw]) -> None:
     assert rested(*state) == []
+
+
+def test_a_pod_whose_limits_the_configuration_bounds_may_have_to_wait() -> None:
+    assert rested(ROOMY, stored_pod("a"), bounds_limits=True) == []

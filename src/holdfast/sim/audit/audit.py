@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from holdfast.sim.audit import lifecycle
+from holdfast.sim.audit import constraints, lifecycle
 from holdfast.sim.audit import lifecycle as liveness
 from holdfast.sim.audit.capacity import (
     CLAIMED,
@@ -54,14 +54,23 @@ Counts = Callable[[str, str], bool]
 
 
 class Audit:
-    def __init__(self, plugins: Plugins, counts: Counts, restricts: Counts, obstacles: Plugins) -> None:
+    def __init__(
+        self,
+        plugins: Plugins,
+        counts: Counts,
+        restricts: Counts,
+        obstacles: Plugins,
+        bounds_limits: Callable[[str], bool],
+    ) -> None:
         """`counts` is about going only where there is enough, `restricts` about taking no more of a
         Restricted reservation than it reserves; `obstacles` are all plugins that can keep a pod from
-        being bound, for any reason."""
+        being bound, for any reason; `bounds_limits` says whether the configuration bounds the limits of
+        pods of a scheduler name on every node."""
         self._plugins = lru_cache(plugins)
         self._counts = lru_cache(counts)
         self._restricts = lru_cache(restricts)
         self._obstacles = lru_cache(obstacles)
+        self._bounds_limits = lru_cache(bounds_limits)
         self._cluster = ClusterState()
         self._devices = ClaimAudit(self._cluster.existing)
         self._plans = PlanAudit(self._cluster)
@@ -294,7 +303,9 @@ class Audit:
             self._problems.append(f"a volume has two claims: PersistentVolume/{volume}: {names}")
 
     def _places_plain_pods(self, scheduler: str) -> bool:
-        return liveness.places_plain_pods(self._obstacles(scheduler))
+        return not self._bounds_limits(scheduler) and liveness.places_plain_pods(
+            self._obstacles(scheduler)
+        )
 
     def _judge(self) -> Iterator[str]:
         """The violations that the write caused or increased on the nodes it changed."""
@@ -306,6 +317,8 @@ class Audit:
                 labels = raw["metadata"].get("labels") or {}
                 yield from self._devices.bound(cluster.existing[pod.uid], labels)
             yield from self._queue(pod)
+            if not self._was_decided_before():
+                yield from constraints.violated(cluster, pod, self._plugins(pod.scheduler))
             yield from self._volumes(pod)
             yield from self._unhealthy(pod)
             yield from self._no_partition(pod)

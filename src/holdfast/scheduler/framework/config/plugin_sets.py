@@ -65,6 +65,8 @@ NODE_AFFINITY = "NodeAffinity"
 """The plugin of node selectors and node affinity, which pins a DaemonSet's pod to one node."""
 NODE_RESOURCES_FIT = "NodeResourcesFit"
 """The plugin that compares requests with free capacity."""
+LIMIT_AWARE = "LimitAware"
+"""The plugin that bounds the sum of limits on a node."""
 STARVATION_FILTER = "reserve"
 """The filter of the reserve action, which keeps other pods off nodes with starvation holds."""
 
@@ -133,7 +135,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("PodTopologySpread", 2),
     PluginRef("InterPodAffinity", 2),
     PluginRef("Reservation", 5000),
-    PluginRef("LimitAware", 1),
+    PluginRef(LIMIT_AWARE, 1),
     PluginRef("DynamicReservation"),
     PluginRef(COSCHEDULING),
     PluginRef("NodeNUMAResource"),

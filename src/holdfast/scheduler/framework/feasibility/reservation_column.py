@@ -81,6 +81,14 @@ class ReservationColumn(ClassColumn):
             self._best_total = self._base.item(row)
         return row
 
+    def totals(self) -> Ints:
+        """As `ClassColumn.totals`. The order of a reservation outweighs INFEASIBLE, so that this cannot
+        be added to it."""
+        totals = super().totals()
+        if self._keys is None:
+            return totals
+        return np.where(self._key_passes.take(self._keys.of[: self._size]), totals, INFEASIBLE)
+
     def reservation_uid(self, row: int) -> str:
         chosen = self._chosen.get(row)
         return chosen.uid if chosen is not None else ""
@@ -100,7 +108,11 @@ class ReservationColumn(ClassColumn):
         self._combined_only: Filter | None = None
         profile = self._profile
         self._reservation_scores = ReservationScores(
-            self._cluster, self.cls, profile.reservation_args.ignores, virtual_too=profile.provisions
+            self._cluster,
+            self.cls,
+            profile.reservation_args.ignores,
+            profile.reservation_weight,
+            virtual_too=profile.provisions,
         )
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._reservation_scores.by_amounts and self.is_absolute

@@ -28,6 +28,8 @@ _STEPS = 101
 """A score has three digits of this base: the order, the reserved share and the allocated share."""
 _LEVELS = 2**37 + 2**33 + 1
 """How many orders are told apart."""
+_WEIGHT = 5000
+"""The highest weight of a score with so many orders that fits 64 bits."""
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 IN_FIGURES = ", requested: {}, used: {}, capacity: {}"
@@ -89,10 +91,15 @@ class ReservationScores:
     """The reservations that a class matches, and their scores for it."""
 
     def __init__(
-        self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool], virtual_too: bool = True
+        self,
+        cluster: Cluster,
+        cls: PodClass,
+        ignores: Callable[[str], bool],
+        weight: int,
+        virtual_too: bool = True,
     ) -> None:
-        """`ignores` says which resources the Restricted policy does not restrict; `virtual_too` whether
-        virtual reservations count."""
+        """`ignores` says which resources the Restricted policy does not restrict; `weight` by what
+        scores are multiplied; `virtual_too` whether virtual reservations count."""
         self._cluster = cluster
         self._cls = cls
         self._sums = cluster.nodes.slots.sums
@@ -102,6 +109,7 @@ class ReservationScores:
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
         self._managers = cluster.managers
+        self._order_step = -(-weight // _WEIGHT) or 1
         self.matched = cluster.reservations.matched(cls)
         self.on: Callable[[int], list[ReservationEntry]] = (
             self.matched.on if self.matched is not None else _nothing
@@ -242,7 +250,7 @@ class ReservationScores:
         score: Ints = share * _STEPS + filled
         orders = [entry.reservation.order for entry in matched]
         if any(orders):
-            score += np.array([_order_score(order) for order in orders], dtype=np.int64)
+            score += np.array([self._order_score(order) for order in orders], dtype=np.int64)
         return score
 
     def score_of(self, entry: ReservationEntry) -> int:
@@ -269,7 +277,21 @@ class ReservationScores:
             if unused >= 0:
                 filled += 100 * (reserved - unused) // reserved
         score = share // self._parts * _STEPS + filled // (len(named) or 1)
-        return score + _order_score(reservation.order) if reservation.order else score
+        return score + self._order_score(reservation.order) if reservation.order else score
+
+    def _order_score(self, order: int) -> int:
+        """Exceeds every other score; higher for a lower order. A score has 64 bits, so orders are
+        distinct up to 2**36, in steps of 64 up to 2**42 (they may be milliseconds since 1970), and in
+        steps of half a billion beyond; in larger steps if the score's weight is above the default."""
+        if not order:
+            return 0
+        if order < 2**36:
+            level = max(order, -(2**33))
+        elif order < 2**42:
+            level = 2**36 + (order - 2**36) // 2**6
+        else:
+            level = 2**37 + min((order - 2**42) // 2**29, 2**33)
+        return (_LEVELS - level) // self._order_step * _STEPS * _STEPS
 
     def _shared_ports(self, reservation: ReservationInfo) -> set[Any]:
         return (
@@ -325,18 +347,3 @@ def _is_shared(reservation: ReservationInfo) -> bool:
 
 def _age(reservation: ReservationInfo) -> tuple[float, str]:
     return reservation.created, reservation.name
-
-
-def _order_score(order: int) -> int:
-    """Exceeds every other score; higher for a lower order. A score has 64 bits, so orders are
-    distinct up to 2**36, in steps of 64 up to 2**42 (they may be milliseconds since 1970), and in steps
-    of half a billion beyond."""
-    if not order:
-        return 0
-    if order < 2**36:
-        level = max(order, -(2**33))
-    elif order < 2**42:
-        level = 2**36 + (order - 2**36) // 2**6
-    else:
-        level = 2**37 + min((order - 2**42) // 2**29, 2**33)
-    return (_LEVELS - level) * _STEPS * _STEPS
