@@ -288,6 +288,36 @@ def test_a_pending_pod_is_explained_on_click(page: Page) -> None:
     until(page, "document.getElementById('details').hidden")
 
 
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("nodes/node-1", "It takes pods."),
+        ("queues/team", "It admits pods."),
+        ("deployments/web", "No suitable node among"),
+        ("replicasets/default/no-such-one", 'replicasets.apps "no-such-one" not found'),
+    ],
+)
+def test_other_kinds_are_explained(chrome: Browser, up: Running, target: str, text: str) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "50"}}}
+    template = {"metadata": {"labels": {"app": "large"}}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": {"app": "large"}}, "template": template}
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    raw = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    up.client.create(deployments, raw)
+    try:
+        for page in open_page(chrome, f"{address(up)}#/{target}", fails=True):
+            details = page.locator("#details")
+            if target.startswith("nodes"):
+                details.get_by_role("button", name="Explain").click()
+            details.get_by_text(text).first.wait_for(timeout=60_000)
+            if target.startswith("deployments"):
+                details.get_by_role("link", name="web-").first.click()
+                details.get_by_role("link", name="ReplicaSet/web-").click()
+                until(page, "location.hash.startsWith('#/replicasets/default/web-')")
+    finally:
+        up.client.ask("DELETE", f"{deployments}/web")
+
+
 def test_a_reservation_is_allocated_live(page: Page, up: Running) -> None:
     page.get_by_role("link", name="Reservations").click()
     peak = row(page, "peak")
@@ -495,11 +525,12 @@ def test_nothing_runs_out_of_a_narrow_window(page: Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> None:
     for page in open_page(chrome, address(up), color_scheme=scheme, bypass_csp=True):
-        for target in ("nodes/gpu-1", "reservations/peak", "pods/default/huge", "queues", "events"):
+        explained = ("pods/default/huge", "queues/team")
+        for target in ("nodes/gpu-1", "reservations/peak", *explained, "queues", "events"):
             page.goto(f"{page.url.partition('#')[0]}#/{target}")
             if "/" in target:
                 page.locator("#details h3, #details dl").first.wait_for()
-            if target.endswith("huge"):
+            if target in explained:
                 page.locator("#explanation").wait_for(timeout=60_000)
             assert violations(page) == [], target
         page.keyboard.press("?")

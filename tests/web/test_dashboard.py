@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from harness.objects import node
+from holdfast.explanation.explained_kinds import EXPLAINED
 from holdfast.web import explainer, live_view
 from holdfast.web.dashboard import Dashboard, assets, serve_dashboard
 from holdfast.web.explainer import Explainer, Question, lacking_memory
@@ -347,11 +349,20 @@ def test_explanations_are_those_of_the_command() -> None:
     with_page(use, ask=fake(FAKE))
 
 
+def test_the_page_knows_the_kinds_that_can_be_explained() -> None:
+    text = assets()["kinds.js"].body.decode()
+    listed = re.findall(r'^  (\w+): \["(\w+)", (true|false)\],$', text, re.MULTILINE)
+    assert {kind.lower(): (plural, kind, scoped == "true") for plural, kind, scoped in listed} == {
+        name: (each.infos[0].plural, each.infos[0].kind, each.infos[0].namespaced)
+        for name, each in EXPLAINED.items()
+    }
+
+
 @pytest.mark.parametrize(
     "query",
     [
         "",
-        "kind=node&name=x",
+        "kind=secret&name=x",
         "kind=pod&name=--help",
         "kind=pod&name=a%20b&namespace=d",
         "kind=pod&name=",

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from holdfast.explanation.explained_kinds import EXPLAINED
 from holdfast.serving.listener import Bounds, Listener
 from holdfast.web.access import DashboardAccess, new_token
 from holdfast.web.explainer import Explainer, Question
@@ -163,7 +164,9 @@ class Dashboard:
         query = request.query
         question = Question(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
         if not question.is_valid():
-            return _text(400, "kind, namespace, name: expected a pod, reservation or podgroup")
+            return _text(
+                400, f"kind, namespace, name: expected a name, and one of {', '.join(EXPLAINED)}"
+            )
         if self._explainer is None:
             return _json({"error": f"not available here; run `{question.command}`"}, 501)
         answer = await self._explainer.explain(question)

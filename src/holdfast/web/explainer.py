@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-KINDS = ("pod", "reservation", "podgroup")
+from holdfast.explanation.explained_kinds import EXPLAINED
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _MAX_NAME = 253
 _FRESH = 5.0
@@ -49,7 +50,7 @@ class Question(NamedTuple):
         return f"holdfast explain {self.kind} {self.name}{where}"
 
     def is_valid(self) -> bool:
-        return self.kind in KINDS and all(
+        return self.kind in EXPLAINED and all(
             len(name) <= _MAX_NAME and _NAME.fullmatch(name)
             for name in (self.name, self.namespace or "default")
         )

@@ -61,6 +61,9 @@ def pod_details(scheduler: Scheduler, namespace: str, name: str) -> Json | None:
         "attempts": pod.attempts,
         "nominated": pod.nominated,
         "queue": queues.of(pod) if queues else pod.queue,
+        "controller": next(
+            (f"{each.kind}/{each.name}" for each in pod.cls.owners if each.controller), ""
+        ),
         "scheduler": pod.scheduler,
         "gates": list(pod.gates),
         "labels": dict(pod.cls.labels),

@@ -5,6 +5,7 @@ import { Details } from "./details.js";
 import { fill, h, setText } from "./dom.js";
 import { EventsView } from "./events.js";
 import { amount, count, percent, title } from "./format.js";
+import { KINDS } from "./kinds.js";
 import { Connection, Model } from "./model.js";
 import { NodesView } from "./nodes.js";
 import { PendingView } from "./pending.js";
@@ -18,8 +19,8 @@ const VIEWS = [
   ["queues", "Queues", QueuesView],
   ["events", "Events", EventsView],
 ];
-const HOME = { pods: "pending", podgroups: "pending" };
-const OF_OBJECTS = ["nodes", "reservations", "pods", "podgroups"];
+/** The list behind the panel of an object. */
+const homeOf = (view) => (VIEWS.some(([name]) => name === view) ? view : "pending");
 const STATES = { connecting: "connecting", live: "live", lost: "reconnecting", refused: "signed out: open the printed address again" };
 
 class App {
@@ -53,7 +54,7 @@ class App {
   // Addresses: #/view/path?option=value
 
   link(view, path = [], options = null) {
-    const query = options || this.lastOptions.get(HOME[view] || view) || new URLSearchParams();
+    const query = options || this.lastOptions.get(homeOf(view)) || new URLSearchParams();
     const text = query.toString();
     return `#/${[view, ...path.map(encodeURIComponent)].join("/")}${text ? `?${text}` : ""}`;
   }
@@ -85,15 +86,15 @@ class App {
         return part;
       }
     });
-    if ((parts[0] === "pods" || parts[0] === "podgroups") && parts.length === 2) parts.splice(1, 0, "default");
-    const known = VIEWS.some(([name]) => name === parts[0]) || OF_OBJECTS.includes(parts[0]);
+    if (KINDS[parts[0]]?.namespaced && parts.length === 2) parts.splice(1, 0, "default");
+    const known = VIEWS.some(([name]) => name === parts[0]) || KINDS[parts[0]];
     return { view: known ? parts[0] : "nodes", path: known ? parts.slice(1) : [], options: new URLSearchParams(query || "") };
   }
 
   route() {
     if (!this.model.loaded) return;
     const { view, path, options } = this.read();
-    const home = HOME[view] || view;
+    const home = homeOf(view);
     this.options = options;
     this.lastOptions.set(home, options);
     for (const [name, tab] of this.tabs) {
@@ -106,8 +107,8 @@ class App {
     const moved = this.current !== home;
     this.current = home;
     if (moved) fill(this.main, instance.element);
-    const wanted = OF_OBJECTS.includes(view) && path.length ? path : null;
-    instance.setOptions(options, home === "pending" ? wanted : wanted ? wanted[0] : null);
+    const wanted = KINDS[view] && path.length ? path : null;
+    instance.setOptions(options, home !== "pending" ? wanted?.[0] : view === "pods" ? wanted : null);
     if (moved) {
       instance.shown();
       this.filter.placeholder = "Filter";

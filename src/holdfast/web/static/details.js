@@ -3,12 +3,15 @@
 import { axis, bar, lane, life } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
+import { KINDS, targetOf } from "./kinds.js";
 import { LARGE_CELLS, badges, claimed, deviceCells, devices, deviceTexts, isDevice, kept, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
 import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, keeps, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
-const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
-const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
+const READ = ["nodes", "pods", "reservations"];
+/** Of a node, the panel shows these from the scheduler's state. */
+const SHOWN_OF_NODES = ["nodeCapacity", "placed", "held"];
+const KNOWN = ["pods", "queueCapacity", "object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
 
 export class Details {
   constructor(model, app, element) {
@@ -33,7 +36,7 @@ export class Details {
     this.element.hidden = !wanted;
     document.body.classList.toggle("with-details", Boolean(wanted));
     if (!wanted) return;
-    fill(this.heading, h("span", { class: "kind" }, SINGULAR[view]), ` ${path[path.length - 1]}`);
+    fill(this.heading, h("span", { class: "kind" }, KINDS[view].kind), ` ${path[path.length - 1]}`);
     fill(this.content, h("p", { class: "dim" }, "Loading…"));
     this.load();
     if (focus) this.heading.focus();
@@ -41,7 +44,7 @@ export class Details {
 
   changed(changes) {
     if (!this.shown) return;
-    const concerns = { nodes: changes.nodes, reservations: changes.reservations, pods: changes.pending || changes.nodes, podgroups: false }[this.view];
+    const concerns = { nodes: changes.nodes, reservations: changes.reservations, pods: changes.pending || changes.nodes }[this.view];
     if (concerns && !this.waiting) {
       this.waiting = true;
       setTimeout(() => {
@@ -54,15 +57,15 @@ export class Details {
   async load() {
     const { shown, view, path } = this;
     if (!shown) return;
-    if (view === "podgroups") {
-      if (!this.explanation) this.explain("podgroup", path);
+    if (!READ.includes(view)) {
+      if (!this.explanation) this.explain();
       return;
     }
     const namespaced = view === "pods";
     const query = new URLSearchParams(namespaced ? { namespace: path[0], name: path[1] } : { name: path[0] });
     let found;
     try {
-      const response = await fetch(`api/${SINGULAR[view]}?${query}`);
+      const response = await fetch(`api/${KINDS[view].kind}?${query}`);
       // Other errors than 404 do not say that it does not exist: a restart, or another token.
       if (!response.ok && response.status !== 404) throw new Error(`${response.status}`);
       found = response.ok ? await response.json() : null;
@@ -76,8 +79,7 @@ export class Details {
     if (view === "pods" && found?.node && !this.found?.node) this.explanation = null; // it was pending
     this.found = found;
     this.render(found);
-    if (first && view === "pods" && found && !found.node) this.explain("pod", path);
-    if (first && view === "reservations" && found && found.phase === "Pending") this.explain("reservation", path);
+    if (first && found && ((view === "pods" && !found.node) || (view === "reservations" && found.phase === "Pending"))) this.explain();
   }
 
   render(found) {
@@ -85,8 +87,8 @@ export class Details {
     if (text === this.text) return;
     this.text = text;
     const focusedKey = document.activeElement && this.content.contains(document.activeElement) ? document.activeElement.getAttribute("href") || document.activeElement.id : null;
-    const body = { nodes: () => this.node(found), pods: () => this.pod(found), reservations: () => this.reservation(found), podgroups: () => this.explained() }[this.view]();
-    fill(this.content, body);
+    const draw = { nodes: () => this.node(found), pods: () => this.pod(found), reservations: () => this.reservation(found) }[this.view] || (() => this.explained());
+    fill(this.content, draw());
     if (focusedKey) [...this.content.querySelectorAll("a, button")].find((each) => (each.getAttribute("href") || each.id) === focusedKey)?.focus();
   }
 
@@ -118,6 +120,7 @@ export class Details {
       found.reservations.length > 0 && section("Reservations", listed(found.reservations.map((name) => h("a", { href: this.app.link("reservations", [name]) }, name)))),
       found.nominated.length > 0 && section("Nominated pods", listed(found.nominated)),
       found.taints.length > 0 && section("Taints", listed(found.taints)),
+      this.explanation ? this.explained() : this.explainButton(),
       section("Labels", listed(Object.entries(found.labels).map(([key, value]) => `${key}=${value}`))),
       this.story(found),
     ];
@@ -126,7 +129,7 @@ export class Details {
   // Pod
 
   pod(found) {
-    if (!found) return [gone("This pod does not exist, has ended, or is not known to the scheduler."), this.explanation ? this.explained() : this.explainButton("pod")];
+    if (!found) return [gone("This pod does not exist, has ended, or is not known to the scheduler."), this.explanation ? this.explained() : this.explainButton()];
     const pending = !found.node;
     return [
       h("p", { class: "badges" }, pending ? placeBadge(found.place) : h("span", { class: "badge good" }, found.phase === "assumed" ? "being bound" : "bound"), found.preempted && h("span", { class: "badge warn" }, "being preempted")),
@@ -142,15 +145,23 @@ export class Details {
         [pending ? "Waiting for" : "Age", duration(this.model.now() - found.since)],
         ["Attempts", pending && found.attempts ? String(found.attempts) : ""],
         ["Nominated to", found.nominated],
+        ["Controller", this.controller(found)],
         ["Job", found.job && h("a", { href: this.app.link("podgroups", [found.namespace, found.job]) }, found.job)],
-        ["Queue", found.queue],
+        ["Queue", found.queue && h("a", { href: this.app.link("queues", [found.queue]) }, found.queue)],
         ["Gates", found.gates.join(", ")],
         ["Scheduler", found.scheduler],
         ["Rejected by", pending ? found.rejectedBy.join(", ") : ""],
       ]),
-      !this.explanation && this.explainButton("pod"),
+      !this.explanation && this.explainButton(),
       this.story(found),
     ];
+  }
+
+  controller({ controller, namespace }) {
+    if (!controller) return null;
+    const [kind, name] = controller.split("/");
+    const target = targetOf(kind, namespace, name);
+    return target ? h("a", { href: this.app.link(...target) }, controller) : controller;
   }
 
   // Reservation
@@ -182,7 +193,7 @@ export class Details {
       ]),
       section(`Pods allocated from it (${r.podCount})`, r.pods.length ? listed(r.pods.map((name) => h("a", { href: this.app.link("pods", name.split("/")) }, name))) : "None."),
       found && found.conditions.length > 0 && section("Conditions", table(["Type", "Status", "Reason", "Message"], found.conditions.map((each) => [each.type, each.status, each.reason, each.message]))),
-      live && (this.explanation ? this.explained() : this.explainButton("reservation")),
+      live && (this.explanation ? this.explained() : this.explainButton()),
       found && this.story(found),
     ];
   }
@@ -194,16 +205,16 @@ export class Details {
 
   // Explanation
 
-  explainButton(kind) {
-    return h("p", null, h("button", { type: "button", id: "explain", onclick: () => this.explain(kind, this.path) }, "Explain"));
+  explainButton() {
+    return h("p", null, h("button", { type: "button", id: "explain", onclick: () => this.explain() }, "Explain"));
   }
 
-  async explain(kind, path) {
-    const { shown } = this;
+  async explain() {
+    const { shown, view, path } = this;
     this.explanation = { loading: true };
     this.render(this.found);
-    const query = new URLSearchParams({ kind, name: path[path.length - 1] });
-    if (path.length > 1) query.set("namespace", path[0]);
+    const query = new URLSearchParams({ kind: KINDS[view].kind, name: path[path.length - 1] });
+    if (KINDS[view].namespaced) query.set("namespace", path[0]);
     let answer;
     try {
       const response = await fetch(`api/explain?${query}`);
@@ -213,7 +224,7 @@ export class Details {
       answer = { error: "The server cannot be reached." };
     }
     if (shown !== this.shown) return;
-    this.explanation = { ...answer, kind, at: this.model.now() };
+    this.explanation = { ...answer, at: this.model.now() };
     this.render(this.found);
   }
 
@@ -223,12 +234,14 @@ export class Details {
     if (answer.loading) return h("section", { class: "explanation", "aria-live": "polite", "aria-busy": "true" }, h("h3", null, "Explanation"), h("p", { class: "dim" }, "Evaluating the plugins…"));
     if (answer.error) return h("section", { class: "explanation", "aria-live": "polite" }, this.explanationHead(), h("p", { class: "bad-text" }, answer.error));
     const e = answer.explanation;
-    const other = Object.entries(e).filter(([key, value]) => !KNOWN.includes(key) && value && (!Array.isArray(value) || value.length));
+    const other = Object.entries(e).filter(([key, value]) => !KNOWN.includes(key) && !(this.view === "nodes" && SHOWN_OF_NODES.includes(key)) && value && (!Array.isArray(value) || value.length));
     return h("section", { class: "explanation", "aria-live": "polite", id: "explanation" },
       this.explanationHead(),
       h("p", { class: "verdict" }, e.summary),
       e.advice && e.advice.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.advice.map((each) => h("li", null, typeof each === "string" ? each : each.text || plain(each))))],
       bullets(e).length > 0 && [h("h4", null, "Details"), h("ul", null, bullets(e).map((each) => h("li", null, each)))],
+      e.pods && e.pods.length > 0 && [h("h4", null, this.view === "nodes" ? "Pending pods" : "Pods"), table(["State", "Pods", "Reason"], e.pods.map((each) => [h("span", { class: "nowrap" }, each.state), [h("b", null, String(each.count)), " ", this.fewPods(each.pods)], each.reason]))],
+      e.queueCapacity && e.queueCapacity.length > 0 && [h("h4", null, "Shares"), table(["Resource", "Allocated", "Requested", "Deserved", "Guarantee", "Limit"], e.queueCapacity.map((each) => [each.resource, each.allocated, each.requested, each.deserved, each.guarantee, each.capability]))],
       e.wouldSay && e.wouldSay !== e.told && [h("h4", null, "Condition if scheduled now"), h("p", { class: "condition" }, e.wouldSay)],
       e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], h("span", { class: "nowrap" }, each.plugin)]))],
       e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.score), each.reservation]))],
@@ -242,15 +255,24 @@ export class Details {
 
   /** An explanation does not follow the cluster, so it says when it was made. */
   explanationHead() {
-    const { kind, at } = this.explanation;
+    const { at } = this.explanation;
     return h("div", { class: "explanation-head" }, h("h3", null, "Explanation"), h("span", { class: "dim" }, `as of ${clock(at)}`),
-      h("button", { type: "button", id: "explain", class: "quiet", onclick: () => this.explain(kind, this.path) }, "Explain again"));
+      h("button", { type: "button", id: "explain", class: "quiet", onclick: () => this.explain() }, "Explain again"));
   }
 
   fewNodes(names) {
-    const shown = names.slice(0, 4).map((name, index) => [index ? ", " : "", h("a", { href: this.app.link("nodes", [name]) }, name)]);
-    return [shown, names.length > 4 ? ` and ${names.length - 4} more` : ""];
+    return few(names, (name) => h("a", { href: this.app.link("nodes", [name]) }, name));
   }
+
+  /** Of a workload, pods are named without its namespace. */
+  fewPods(names) {
+    const pathOf = (name) => (name.includes("/") ? name.split("/") : [this.path[0], name]);
+    return few(names, (name) => h("a", { href: this.app.link("pods", pathOf(name)) }, name));
+  }
+}
+
+function few(names, shown) {
+  return [names.slice(0, 4).map((name, index) => [index ? ", " : "", shown(name)]), names.length > 4 ? ` and ${names.length - 4} more` : ""];
 }
 
 const bullets = (e) => e.details || e.help || [];
@@ -279,4 +301,8 @@ function generic(value) {
   return typeof value === "object" ? facts(Object.entries(value).map(([key, each]) => [heading(key), plain(each)])) : h("p", null, String(value));
 }
 
-const plain = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+function plain(value) {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.map(plain).join(", ");
+  return typeof value === "object" ? Object.entries(value).map(([key, each]) => `${key} ${plain(each)}`).join(", ") : String(value);
+}

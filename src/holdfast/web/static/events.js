@@ -2,9 +2,8 @@
 
 import { h, setText } from "./dom.js";
 import { clock, count, duration } from "./format.js";
+import { targetOf } from "./kinds.js";
 import { List } from "./list.js";
-
-const PLURALS = { Pod: "pods", Node: "nodes", Reservation: "reservations", PodGroup: "podgroups" };
 
 export class EventsView {
   constructor(model, app) {
@@ -24,7 +23,7 @@ export class EventsView {
       narrowHeight: 84,
       key: (event) => event.id,
       render: (event) => this.cells(event),
-      open: (event) => PLURALS[event.kind] && app.go(...target(event)),
+      open: (event) => target(event) && app.go(...target(event)),
       sorted: () => {},
       empty: () => (this.filter ? "No event matches the filter." : "No events yet."),
       rowClass: (event) => (event.type === "Warning" ? "warning-row" : ""),
@@ -68,13 +67,10 @@ export class EventsView {
     return [
       h("time", { datetime: new Date(event.time * 1000).toISOString(), title: `${clock(event.time, true)} (${duration(this.model.now() - event.time)} ago)` }, clock(event.time)),
       [h("span", { class: `badge ${event.type === "Warning" ? "warn" : "calm"}` }, event.reason), event.count > 1 && h("span", { class: "dim" }, ` ×${event.count}`)],
-      PLURALS[event.kind] ? h("a", { href: this.app.link(...target(event)), tabindex: "-1" }, name) : name,
+      target(event) ? h("a", { href: this.app.link(...target(event)), tabindex: "-1" }, name) : name,
       h("span", { class: "message", title: event.message }, event.message),
     ];
   }
 }
 
-function target(event) {
-  const namespaced = event.kind === "Pod" || event.kind === "PodGroup";
-  return [PLURALS[event.kind], namespaced ? [event.namespace, event.name] : [event.name]];
-}
+const target = (event) => targetOf(event.kind, event.namespace, event.name);

@@ -9,11 +9,14 @@ export class QueuesView {
     Object.assign(this, { model, app });
     this.filter = "";
     this.content = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Shares of queues" });
-    this.element = h("section", { class: "view", "aria-label": "Queues" }, this.content);
+    const key = h("ul", { class: "key", "aria-label": "Key of the queues" }, [["pods", "allocated"], ["above", "allocated above deserved"], ["deserved", "deserved, not allocated"]].map(([kind, text]) => h("li", null, bar([{ kind, value: 1 }], 1), text)));
+    this.tools = h("div", { class: "tools" }, key);
+    this.element = h("section", { class: "view", "aria-label": "Queues" }, this.tools, this.content);
     this.filterHelp = "name";
   }
 
-  setOptions(options) {
+  setOptions(options, chosen) {
+    this.chosen = chosen;
     this.filter = options.get("filter") || "";
     this.refresh();
   }
@@ -36,6 +39,7 @@ export class QueuesView {
       for (const child of (children.get(queue.name) || []).sort((a, b) => byName(a.name, b.name))) if (depth < 16) visit(child, depth + 1);
     };
     for (const queue of queues.filter((each) => !names.has(each.parent)).sort((a, b) => byName(a.name, b.name))) visit(queue, 0);
+    this.tools.hidden = !found.length;
     if (!found.length) {
       fill(this.content, h("p", { class: "empty" }, this.filter ? "No queue matches the filter." : "There are no queues: all pods share the cluster by priority."));
       return;
@@ -51,7 +55,7 @@ export class QueuesView {
     const closed = queue.state !== "Open";
     const names = Object.keys({ ...queue.allocated, ...queue.deserved, ...queue.requested }).filter((name) => name !== "pods" && (queue.allocated[name] || queue.deserved[name] || queue.requested[name]));
     const shareText = queue.share === null ? "–" : queue.share < 0 ? "above" : `${Math.round(100 * queue.share)}%`;
-    const name = h("th", { scope: "row", role: "rowheader" }, queue.name, " ", closed && h("span", { class: "badge warn" }, queue.state), " ", !queue.reclaimable && h("span", { class: "badge calm" }, "not reclaimable"));
+    const name = h("th", { scope: "row", role: "rowheader" }, h("a", { href: this.app.link("queues", [queue.name]), "aria-current": queue.name === this.chosen ? "true" : null }, queue.name), " ", closed && h("span", { class: "badge warn" }, queue.state), " ", !queue.reclaimable && h("span", { class: "badge calm" }, "not reclaimable"));
     name.style.setProperty("--depth", depth);
     // Where the screen is narrow, rows are no longer laid out as those of a table; roles say what they are.
     return h("tr", { role: "row" },
@@ -66,7 +70,7 @@ export class QueuesView {
     const deserved = queue.deserved[resource] || 0;
     const limit = queue.capability ? queue.capability[resource] : undefined;
     const scale = Math.max(total, has, deserved, 1);
-    const svg = bar([{ value: Math.min(has, deserved), kind: "pods" }, { value: Math.max(0, has - deserved), kind: "held" }, { value: Math.max(0, deserved - has), kind: "reserved" }], scale);
+    const svg = bar([{ value: Math.min(has, deserved), kind: "pods" }, { value: Math.max(0, has - deserved), kind: "above" }, { value: Math.max(0, deserved - has), kind: "deserved" }], scale);
     const parts = [`${amount(resource, has)} allocated`, `${amount(resource, deserved)} deserved`];
     const pending = Math.max(0, (queue.requested[resource] || 0) - has);
     if (pending) parts.push(`${amount(resource, pending)} pending`);
