@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import Row, as_they_are, budget, check, claim, full, using, volume
+from explanation.test_situations import (
+    Row,
+    as_they_are,
+    budget,
+    check,
+    claim,
+    full,
+    on_nodes,
+    using,
+    volume,
+)
 from harness.claim_objects import (
     DRIVER,
     allocation,
@@ -68,7 +78,48 @@ def wants(*requests: Raw, **more: Any) -> list[Raw]:
     return [resource_claim("c", *requests, **more), claiming_pod("p", "c")]
 
 
+POOL_A, POOL_B = (node(f"n{at}", cpu="8", labels={"pool": at}) for at in "ab")
+ON_A = [*used("c", "na", "gpu-0", by="a"), resource_slice("na", 1), resource_slice("nb", 1), GPU]
+
 SITUATIONS: dict[str, Row] = {
+    # Allocated claims
+    "node selector for another node than that of a shared claim": Row(
+        [POOL_A, POOL_B, *ON_A, claiming_pod("p", "c", nodeSelector={"pool": "b"})],
+        ["claim default/c is allocated: gpu.example.com/na/gpu-0, reserved for pod a"],
+        ["RemoveSelector"],
+    ),
+    "node selectors for another node than that of a shared claim": Row(
+        [
+            POOL_A,
+            POOL_B,
+            *ON_A,
+            claiming_pod("p", "c", nodeSelector={"pool": "b", "kubernetes.io/hostname": "nb"}),
+        ],
+        ["claim default/c is allocated"],
+        ["RemoveSelector"],
+    ),
+    "node affinity to another node than that of a shared claim": Row(
+        [
+            POOL_A,
+            POOL_B,
+            *ON_A,
+            claiming_pod(
+                "p", "c", affinity=on_nodes({"key": "pool", "operator": "In", "values": ["b"]})
+            ),
+        ],
+        ["claim default/c is allocated"],
+        ["RemoveAffinity"],
+    ),
+    "node selector for an architecture that the node of a shared claim has not": Row(
+        [
+            node("na", cpu="8", labels={"kubernetes.io/arch": "amd64"}),
+            node("nb", cpu="8", labels={"kubernetes.io/arch": "arm64"}),
+            *ON_A,
+            claiming_pod("p", "c", nodeSelector={"kubernetes.io/arch": "arm64"}),
+        ],
+        ["claim default/c is allocated"],
+        ["EndPods"],
+    ),
     # Taints
     "all devices are tainted": Row(
         [N1, GPU, resource_slice("n1", gpus(3, taints=[BROKEN])), *wants(request("r", 2))],

@@ -329,3 +329,57 @@ def test_the_capability_of_a_queue_is_raised_for_all_replicas_that_start(
     advice = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
     assert advice.text == f"raise the capability of queue q to {raised} cpu; then {fits}: n0"
     assert len(pods_of(followed(objects, advice.change)).running) == running
+
+
+# Scheduling gates
+
+
+def gated(kind: str, cpu: str, in_template: bool) -> tuple[list[Raw], Raw]:
+    """The objects of a cluster with a workload of two gated pods, and the workload."""
+    raw = with_ports(kind, 2)
+    raw["spec"]["template"]["spec"] = pod("x", cpu)["spec"]
+    gates = [{"name": "example.com/wait"}]
+    if in_template:
+        raw["spec"]["template"]["spec"]["schedulingGates"] = gates
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for each in (node("n0", cpu="8"), raw):
+        cluster.take(Apply(each))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    if not in_template:  # as an admission webhook sets them
+        for each in objects:
+            if each["kind"] == "Pod":
+                each["spec"] = {**each["spec"], "schedulingGates": gates}
+                del each["spec"]["nodeName"]
+                each["status"] = {"phase": "Pending"}
+    return objects, next(each for each in objects if each["kind"] == kind)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
+def test_gates_are_removed_from_the_template(kind: str) -> None:
+    objects, top = gated(kind, "1", in_template=True)
+    first = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
+    place = f"in the template of {kind} web"
+    assert first.text.startswith(f"remove the scheduling gates example.com/wait, {place}")
+    assert first.text.endswith("; then both pods fit: n0")
+    pods = followed(objects, first.change).objects.scan("", "Pod")
+    assert sum(bool(each["spec"].get("nodeName")) for each in pods) == 2
+
+
+def test_gates_of_a_template_whose_pods_are_too_large() -> None:
+    objects, top = gated("Deployment", "10", in_template=True)
+    (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    assert advice.text == (
+        "remove the scheduling gates example.com/wait and request at most 4 cpu instead of 10, in the "
+        "template of Deployment web; then both pods fit: n0"
+    )
+    assert len(pods_of(followed(objects, advice.change)).updated) == 2
+
+
+def test_gates_that_no_template_has() -> None:
+    objects, top = gated("Deployment", "1", in_template=False)
+    (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    names = sorted(each["metadata"]["name"] for each in objects if each["kind"] == "Pod")
+    whom = ", ".join(f"default/{name}" for name in names)
+    assert advice.text.startswith(f"remove the scheduling gates example.com/wait of {whom}; ")
+    assert len(pods_of(followed(objects, advice.change)).running) == 2

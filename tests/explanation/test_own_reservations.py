@@ -17,6 +17,7 @@ from explanation.test_situations import (
     check,
     explained,
     full,
+    merged,
     on_n1,
     planned,
     schedule,
@@ -76,7 +77,7 @@ SITUATIONS: dict[str, Row] = {
             "its reservation has too little cpu (1)",
             "the pod requests 4 cpu, the reservation has 2 left, and its policy is Restricted",
         ],
-        ["Resize"],
+        ["Resize", "EnlargeReservation"],
     ),
 }
 
@@ -255,3 +256,23 @@ def test_a_misspelt_field_of_the_reservation_affinity_is_corrected() -> None:
     asks = pod("p", "1", app="web", metadata=annotated(**{AFFINITY: json.dumps({"nam": "peak"})}))
     report = as_they_are("Pod", "p", N1, own("peak", "2"), asks)
     assert report.advice[0].text.startswith(f"write name instead of nam in {AFFINITY}; then it fits n1")
+
+
+def test_an_enlarged_reservation_is_resized_by_the_scheduler() -> None:
+    """With the change that its user makes, without what follows from it."""
+    world = world_of(
+        [
+            N1,
+            reservation("peak", "3", app="web", allocatePolicy="Restricted", allocateOnce=False),
+            pod("p", "4", app="web"),
+        ]
+    )
+    report = explained(world, Row([], [], []))
+    (advice,) = [each for each in report.advice if each.text.startswith("enlarge")]
+    assert advice.text == (
+        "enlarge reservation peak to 4 cpu instead of 3, in its template; then it fits n1"
+    )
+    (change,) = advice.change["objects"]
+    assert "status" not in change["patch"]
+    world.put(merged(world.objects["Reservation", "peak"], change["patch"])).wait(30)
+    assert (world.node_of("p"), world.reservation_of("p")) == ("n1", "peak")

@@ -515,6 +515,26 @@ SITUATIONS: dict[str, Row] = {
             pod("p", "4", app="web", annotations=affinity_to({})),
         ],
         ["No suitable node"],
+        ["Resize", "EnlargeReservation"],
+    ),
+    "restricted reservation, too small beside another owner": Row(
+        [
+            N1,
+            reservation("peak", "4", app="web", allocatePolicy="Restricted", allocateOnce=False),
+            pod("a", "2", app="web"),
+            pod("p", "3", app="web"),
+        ],
+        ["the pod requests 3 cpu, the reservation has 2 left, and its policy is Restricted"],
+        ["Resize", "EnlargeReservation"],
+    ),
+    "restricted reservation, too small on a full node": Row(
+        [
+            N1,
+            full("a", "5", "n1"),
+            reservation("peak", "3", app="web", allocatePolicy="Restricted", allocateOnce=False),
+            pod("p", "4", app="web"),
+        ],
+        ["the reservation has 3 left, and its policy is Restricted"],
         ["Resize"],
     ),
     "node without places for pods": Row(

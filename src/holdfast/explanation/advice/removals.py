@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.names import HOSTNAME_LABEL, NODE_NAME_FIELD
+from holdfast.api.selectors import match_node_selector
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.node_labels import (
     Labels,
@@ -12,6 +13,7 @@ from holdfast.explanation.facts.node_labels import (
     is_platform,
     labels_of_nodes,
     quoted_if_empty,
+    unmet_labels,
 )
 from holdfast.explanation.repairs.label_repairs import is_discovered
 from holdfast.explanation.repairs.pod_affinity import awaited_pods, selector_text
@@ -68,6 +70,54 @@ def consider_other_places(
         text = f"remove {text} from its node affinity, if it can run elsewhere"
         objects = spec_changes(snapshot, subject, _without(each))
         advisor.propose(repair(text, "RemoveAffinity", objects, RESIZE))
+
+
+def claimed_nodes(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[int, str]:
+    """The rows on which all claims of the pod that have devices can be used, with the names of these
+    claims; empty if none of them is allocated to some nodes only."""
+    allocated = [
+        (str(need.key), need.allocation.node_selector)
+        for need in snapshot.cluster.claims.of_class(pod.cls).claims
+        if need.key is not None and need.allocation is not None
+    ]
+    bound = [(claim, selector) for claim, selector in allocated if selector is not None]
+    if not bound:
+        return {}
+    nodes, names = snapshot.cluster.nodes, few([claim for claim, _ in bound])
+    return {
+        row: names
+        for name, row in nodes.names()
+        if nodes.alive[row]
+        and all(match_node_selector(each, nodes.info[row].labels, name) for _, each in bound)
+    }
+
+
+def claimed_node_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """Without what the pod requires of nodes, where it does not suit the node that its claims have
+    devices of."""
+    claims = claimed_nodes(snapshot, pod).get(row)
+    if claims is None or any(each.kind == "DaemonSet" for each in pod.cls.owners):
+        return
+    selector, expressions = unmet_labels(snapshot, pod, row)
+    keys = [*selector, *(each.key for each in expressions)]
+    if not keys or any(map(is_platform, keys)):
+        return
+    texts = [f"nodeSelector {key}={quoted_if_empty(value)}" for key, value in sorted(selector.items())]
+    texts += [f"node affinity {expression_text(each)}" for each in expressions]
+    action = "RemoveSelector" if selector else "RemoveAffinity"
+
+    def edit(spec: Raw) -> Raw:
+        found: Raw = {"nodeSelector": dict.fromkeys(selector)} if selector else {}
+        for each in expressions:
+            found |= _without(each)({**spec, **found})
+        return found
+
+    noun = "claim" if "," not in claims else "claims"
+    where = f"{noun} {claims} {'is' if noun == 'claim' else 'are'} allocated on"
+    text = f"remove {' and '.join(texts)}: {where} {snapshot.cluster.nodes.name(row)}"
+    yield repair(text, action, spec_changes(snapshot, subject, edit), RESIZE)
 
 
 def _is_a_choice(each: NodeSelectorRequirement, labels: Labels) -> bool:

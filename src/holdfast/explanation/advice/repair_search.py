@@ -49,7 +49,11 @@ from holdfast.explanation.advice.missing_claims import awaited_slices
 from holdfast.explanation.advice.misspellings import corrections
 from holdfast.explanation.advice.nominated_pods import nominated_evictions, priority_repairs
 from holdfast.explanation.advice.planned_reservations import estimate_steps
-from holdfast.explanation.advice.removals import consider_other_places
+from holdfast.explanation.advice.removals import (
+    claimed_node_repairs,
+    claimed_nodes,
+    consider_other_places,
+)
 from holdfast.explanation.advice.reservation_repairs import reservation_repairs
 from holdfast.explanation.advice.smaller_requests import (
     consider_smaller_replicas,
@@ -143,6 +147,8 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
 def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float64]) -> Groups:
     snapshot = advisor.snapshot
     names = snapshot.cluster.nodes.name
+    subject = advisor.subject.record(snapshot)
+    claimed = claimed_nodes(snapshot, subject) if subject is not None else {}
     groups: dict[NodeRejection, list[int]] = {}
     for name, rejection in placing.rejections.items():
         if rejection.texts:
@@ -155,6 +161,7 @@ def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float6
         order = [
             (
                 seen.get(row, 0),
+                row not in claimed,
                 row in of_others,
                 float(short[row]),
                 lacking.get(row, 0),
@@ -270,6 +277,8 @@ def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejecti
     """Changes of configuration because of which the plugin may accept the node."""
     snapshot, subject = advisor.snapshot, advisor.subject
     yield from node_repairs(snapshot, subject, pod, row, rejection)
+    if rejection.plugin == NODE_AFFINITY:
+        yield from claimed_node_repairs(snapshot, subject, pod, row)
     if rejection.plugin == CLAIMS_PLUGIN:
         yield from awaited_slices(snapshot, row)
         yield from device_tolerations(snapshot, subject, pod, row)

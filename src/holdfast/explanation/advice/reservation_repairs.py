@@ -6,7 +6,12 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.api.annotations import ReservationAffinity
-from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY
+from holdfast.api.names import (
+    EXACT_MATCH_RESERVATION,
+    RESERVATION_AFFINITY,
+    RESERVATION_RESIZE_ALLOCATABLE,
+)
+from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.smaller_requests import resize
@@ -23,6 +28,7 @@ from holdfast.explanation.repairs.owner_corrections import owner_corrections
 from holdfast.explanation.repairs.repair import (
     CONFIGURE,
     DELETE_RESERVATION,
+    RESIZE,
     Repair,
     metadata_changes,
     repair,
@@ -35,7 +41,7 @@ from holdfast.scheduler.plugins.reservation import REASON_SAME_REUSABLE
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
 from holdfast.snapshot.cluster_changes import delete, patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
 
 _NODES = 3
 _OTHER_TERMS = (
@@ -245,6 +251,40 @@ def _usable(
         }
         if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
             yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
+        if not refusal and (larger := _enlarged(snapshot, pod, reservation)) is not None:
+            yield larger
+
+
+def _enlarged(snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo) -> Repair | None:
+    """A Restricted reservation with as much as it has too little of for the pod; None if its node has
+    too little free."""
+    entry, annotations = reservation.entry, reservation.object.metadata.annotations
+    restricted = reservation.restricted or frozenset()
+    if entry is None or not restricted or RESERVATION_RESIZE_ALLOCATABLE in annotations:
+        return None
+    cluster, subject = snapshot.cluster, Subject(RESERVATION, reservation.name)
+    larger = {
+        slot: entry.amounts[slot] + amount - entry.left(slot)
+        for slot, amount in requested(pod).items()
+        if slot != PODS and slot in restricted and entry.left(slot) < amount
+    }
+    if not larger or not cluster.reservations.has_capacity(reservation, {**entry.amounts, **larger}):
+        return None
+    slots = cluster.nodes.slots
+    sizes = {slots.name(slot): (entry.amounts[slot], amount) for slot, amount in larger.items()}
+    made = resize(snapshot, subject, sizes, exactly=True)
+    if made is None:
+        return None
+    amounts = {name: format_amount(name, then) for name, (_, then) in sizes.items()}
+    status = patch(
+        RESERVATION, subject.raw(snapshot), {"status": {"allocatable": amounts}}, follows=True
+    )
+    figures = ", ".join(
+        f"{shown(name, then)} {name} instead of {shown(name, now)}"
+        for name, (now, then) in sizes.items()
+    )
+    text = f"enlarge reservation {reservation.name} to {figures}, in its template"
+    return repair(text, "EnlargeReservation", [*made.change.objects, status], RESIZE)
 
 
 def _relabelled(

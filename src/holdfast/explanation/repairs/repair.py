@@ -95,6 +95,25 @@ def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:
     return repair(" and ".join(texts), "RemoveGates", objects)
 
 
+def template_without_gates(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord
+) -> Repair | None:
+    """The template of the pod's workload without scheduling gates; None if it has none, so that
+    something else sets them on each pod."""
+    workload = workload_of(snapshot, subject.raw(snapshot)) if subject.info is POD else None
+    if workload is None:
+        return None
+    known = workload.pod_spec
+    if not known and workload.info.kind in ("Job", "CronJob"):  # schedulers do not read these
+        known = subject.raw(snapshot)["spec"]
+    given = [each["name"] for each in known.get("schedulingGates") or ()]
+    own = [gate for gate in pod.gates if gate in given and not gate.startswith(_KUEUE)]
+    if not own:
+        return None
+    objects = spec_changes(snapshot, subject, lambda spec: {"schedulingGates": None})
+    return repair(f"remove the scheduling gates {', '.join(own)}", "RemoveGates", objects)
+
+
 def gates_text(pods: list[PodRecord]) -> str:
     """`a, b`, and who removes those of Kueue."""
     gates = list(dict.fromkeys(gate for pod in pods for gate in pod.gates))

@@ -17,6 +17,7 @@ from holdfast.explanation.facts.expected_ends import deletion_deadline, ignored_
 from holdfast.explanation.facts.holders import kind_of_holder, kind_text
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.facts.matching_reservations import matching_reservations
+from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.own_starts import NO_START, following_text, queue_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
@@ -25,7 +26,7 @@ from holdfast.explanation.repairs.details import details_of, terminating_on
 from holdfast.explanation.repairs.gang_changes import (
     waiting_members,
 )
-from holdfast.explanation.repairs.repair import gates_text, remove_gates
+from holdfast.explanation.repairs.repair import gates_text, remove_gates, template_without_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
 from holdfast.explanation.subjects.no_node import explain_no_node
@@ -230,13 +231,17 @@ def _gated(
     job = snapshot.cluster.jobs.of(pod)
     others = waiting_members(snapshot, job) if job is not None and not job.is_ready else []
     needed = [each for each in others if each.gates and each is not pod]
-    if advisor.propose(remove_gates(snapshot, [pod])):
+    replicas = [each.record(snapshot) for each in siblings(snapshot, subject)]
+    gated = [pod, *(each for each in replicas if each is not None and each.gates)]
+    template = template_without_gates(snapshot, subject, pod)
+    options = [*([template] if template is not None else []), remove_gates(snapshot, gated)]
+    if [each for each in options if advisor.propose(each)]:
         return
-    gates = remove_gates(snapshot, [pod, *needed])
+    gates = remove_gates(snapshot, [*gated, *needed])
     if advisor.propose(gates):
         return
     if placing.message:
-        with advisor.about(subject, gates):
+        with advisor.about(subject, template or gates):
             consider_nodes(advisor, placing)
     if job is not None and not advisor.advice:
         report.summary += explain_beside_gates(snapshot, job, gates, advisor)
