@@ -26,6 +26,7 @@ from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.apiserver.system_objects import bootstrap
 from holdfast.local.clock import RealClock
 from holdfast.local.store import Store
+from holdfast.serving.health import Health
 from holdfast.serving.listener import Bounds, Listener
 
 Raw = dict[str, Any]
@@ -103,8 +104,10 @@ class LiveServer:
         credentials: ServerCredentials | None = None,
         setup: Callable[[ApiState], None] = lambda cluster: None,
         bounds: Bounds | None = None,
+        health: Health | None = None,
     ) -> None:
         self.cluster = ApiState(store or Store(), RealClock())
+        self._health = health
         self.credentials = credentials
         self.port = 0
         self._setup = setup
@@ -138,7 +141,7 @@ class LiveServer:
     async def _served(self) -> None:
         bootstrap(self.cluster)
         token = self.credentials.token if self.credentials else None
-        api = ApiServer(self.cluster, token=token)
+        api = ApiServer(self.cluster, token=token, health=self._health)
         self._setup(self.cluster)
         listener = Listener(
             api.handle, self.credentials.tls if self.credentials else None, self._bounds

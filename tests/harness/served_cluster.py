@@ -23,6 +23,7 @@ from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.system_objects import ensure_definition
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
+from holdfast.serving.health import Health
 
 Raw = dict[str, Any]
 
@@ -61,11 +62,13 @@ def call(*arguments: str, program: str = "holdfast", stdin: str | bytes = "") ->
 
 
 class ServedCluster:
-    def __init__(self, folder: Path, nodes: int = 2, crds: bool = True) -> None:
+    def __init__(
+        self, folder: Path, nodes: int = 2, crds: bool = True, health: Health | None = None
+    ) -> None:
         self._nodes = nodes
         self._crds = crds
         self._folder = folder
-        self.server = LiveServer(setup=self._setup)
+        self.server = LiveServer(setup=self._setup, health=health)
 
     def __enter__(self) -> ServedCluster:
         self.server.__enter__()

@@ -25,7 +25,12 @@ class Candidate:
     """Tries to lead until it is stopped."""
 
     def __init__(
-        self, api: FakeApi, name: str, seed: int = 0, settings: LeaderElection | None = None
+        self,
+        api: FakeApi,
+        name: str,
+        seed: int = 0,
+        settings: LeaderElection | None = None,
+        **annotations: str,
     ) -> None:
         clock = LoopClock()
         self.fence = Fence(clock.elapsed)
@@ -39,6 +44,7 @@ class Candidate:
             clock,
             lambda what, detail: self.log.append(f"{what} {detail}"),
             random.Random(seed),
+            annotations,
         )
         self.lost_at: float | None = None
 
@@ -93,6 +99,32 @@ def test_the_lease_is_written_as_others_read_it() -> None:
             later = lease(api)
             assert later["acquireTime"] == first["acquireTime"]
             assert later["renewTime"] > first["renewTime"]
+
+    run(story())
+
+
+def test_the_leader_annotates_the_lease_beside_what_others_wrote() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        one, two = Candidate(api, "one", with_="1"), Candidate(api, "two", with_="2")
+
+        def annotations() -> Raw:
+            found: Raw = api.get(LEASES, NAME, "kube-system")["metadata"]["annotations"]
+            return found
+
+        async with running(one):
+            await until(lambda: one.election.is_leading)
+            assert annotations() == {"with_": "1"}
+            known = api.get(LEASES, NAME, "kube-system")
+            api.change({**known, "metadata": {**known["metadata"], "annotations": {"x": "y"}}})
+            async with running(two):
+                await asyncio.sleep(30)
+                assert annotations() == {"x": "y", "with_": "1"}, "the candidate wrote nothing"
+        async with running(two):
+            await until(lambda: two.election.is_leading)
+            assert annotations() == {"x": "y", "with_": "2"}
+            labels = api.get(LEASES, NAME, "kube-system")["metadata"]["labels"]
+            assert labels == {"app.kubernetes.io/name": "holdfast"}
 
     run(story())
 

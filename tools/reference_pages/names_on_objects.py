@@ -535,6 +535,14 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "which pod a ReplicaSet of `holdfast up` deletes first",
         ),
     },
+    "Leases": {
+        "RUNNING_CONFIGURATION": Name(
+            "annotation of the Lease of `holdfast run`",
+            "the scheduler, while it leads",
+            '`{"configuration", "argumentsLeftOut": []}`',
+            "what it runs with, for commands: [running](../running.md#the-running-configuration)",
+        ),
+    },
 }
 """By the constant of `holdfast.api.names`."""
 

@@ -169,7 +169,7 @@ def advise(
     )
     from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.what_if.hypothetical_cluster import NotSettled
-    from holdfast.sim.what_if.question import WhatIfQuestion, as_scheduled
+    from holdfast.sim.what_if.question import WhatIfQuestion, as_running
     from holdfast.sim.windows.window_answers import as_data
     from holdfast.sim.windows.window_search import WindowQuestion, WindowSearch
     from holdfast.snapshot.manifests import InvalidInput
@@ -206,7 +206,7 @@ def advise(
         objects = cluster_objects(where)
         with seldom_collected():
             if config is None:
-                setup = as_scheduled(setup, objects.objects)
+                setup = as_running(setup, objects)
             at_rest = WhatIfQuestion.about(setup, objects)
             cluster = at_rest.cluster
             search = WindowSearch(cluster.scheduler, cluster.clock.epoch(), question)

@@ -133,13 +133,13 @@ def checked(
     from holdfast.sim.what_if.fit_check import check_fit
     from holdfast.sim.what_if.fit_formats import find_lines
     from holdfast.sim.what_if.hypothetical_cluster import NotSettled
-    from holdfast.sim.what_if.question import as_scheduled
+    from holdfast.sim.what_if.question import as_running
     from holdfast.snapshot.manifests import InvalidInput
 
     if not documents:
         raise Failure(PROBLEM, ["-f: no documents"])
     if config is None:
-        setup = as_scheduled(setup, objects.objects)
+        setup = as_running(setup, objects)
     try:
         with seldom_collected():
             result = check_fit(setup, objects, documents, namespace, empty=empty)

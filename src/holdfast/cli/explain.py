@@ -128,11 +128,14 @@ def explain(
     from holdfast.explanation.explainer import declared_gang, find
     from holdfast.explanation.explainer import explain as explain_object
     from holdfast.sim.forecast.snapshots import SnapshotForecast
+    from holdfast.snapshot.cluster_snapshot import unknown_configuration
+    from holdfast.snapshot.reader import running_setup
 
     wanted, name = _read(kind, name)
-    setup = load_setup(config)
+    given = load_setup(config) if config is not None else None
 
     async def work(server: ObjectLister) -> str:
+        setup, unknown = (given, "") if given is not None else await running_setup(server)
         try:
             found = await _located(server, wanted, name, namespace, all_namespaces)
             cluster = await warned_snapshot(server, setup)
@@ -149,8 +152,11 @@ def explain(
         await _add_deployment(server, cluster, raw)
         cluster.forecast = SnapshotForecast(cluster, setup, await _workloads(server))
         await _add_jobs(server, cluster, raw)
+        cluster.unknown_configuration = unknown
         report = explain_object(cluster, raw)
         report.events = await server.events(raw)
+        if unknown and not snapshot:
+            typer.echo(f"warning: {unknown_configuration(unknown)}", err=True)
         match output:
             case OutputReport.JSON:
                 return as_json(report.data())

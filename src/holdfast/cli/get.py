@@ -175,6 +175,9 @@ def get(
             ((kind, query),) = queries
             await follow(server, kind, query, found[0], printer.watching(kind, found[0]).show)
         printer.print([kind for kind, _ in queries], found, single)
+        for note in dict.fromkeys(line for each in found for line in each.wide_notes):
+            if format.name == "wide":
+                typer.echo(f"note: {note}", err=True)
         if not missing and not any(each.rows for each in found) and format.name not in DATA:
             typer.echo(none_found(queries, found), err=True)
             if namespace:

@@ -13,8 +13,8 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, event_of
 
 
 class LiveSnapshot:
-    def __init__(self) -> None:
-        self.snapshot = ClusterSnapshot(SchedulerFactory.of().scheduler(), time.time())
+    def __init__(self, setup: SchedulerFactory) -> None:
+        self.snapshot = ClusterSnapshot(setup.scheduler(), time.time())
 
     def scopes(self, kinds: Iterable[KindInfo]) -> list[WatchScope]:
         """What to watch. Pods that have ended use nothing, and are left out."""

@@ -69,8 +69,9 @@ async def _follow_snapshot(
     server: Server, kind: SnapshotKind, query: Query, found: Found, show: Show
 ) -> None:
     from holdfast.cli.live_snapshot import LiveSnapshot
+    from holdfast.snapshot.reader import running_setup
 
-    live = LiveSnapshot()
+    live = LiveSnapshot((await running_setup(server)).setup)
     rows, columns = {_uid(row.object): row for row in found.rows}, found.columns
     scopes = live.scopes(kind.reads)
     unlisted = {scope.info.resource for scope in scopes}

@@ -191,14 +191,14 @@ def answered(
     from holdfast.sim.what_if.changes import ChangeError
     from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.node_shapes import ShapeError, read_shapes
-    from holdfast.sim.what_if.question import WhatIfQuestion, as_scheduled
+    from holdfast.sim.what_if.question import WhatIfQuestion, as_running
     from holdfast.snapshot.manifests import InvalidInput
 
     before = setup
     # A configuration is a change if there is no other; else it is what the cluster runs with.
     is_change = config is not None and not changes and plan is None
     if config is None or is_change:
-        before = as_scheduled(load_setup(None) if is_change else setup, objects.objects)
+        before = as_running(load_setup(None) if is_change else setup, objects)
     try:
         shapes = read_shapes(plan) if plan is not None else []
         question = WhatIfQuestion.about(before, objects)

@@ -173,6 +173,7 @@ def when(
     from holdfast.sim.forecast.targets import NoSuchTarget, find_targets
     from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.snapshot.manifests import InvalidInput
+    from holdfast.snapshot.reader import setup_of
 
     wanted, name = _read(kind, name)
     options = ForecastOptions(samples=samples, seed=seed)
@@ -184,6 +185,7 @@ def when(
     where = Where(kubeconfig, context, namespace, tuple(snapshot or ()))
     place = "" if all_namespaces else namespace_of(where)
     objects = cluster_objects(where)
+    setup = setup if config is not None else setup_of(objects.configuration).setup
     try:
         targets = find_targets(objects.objects, wanted, name, place, objects.now, options.horizon)
         progress = _progress()

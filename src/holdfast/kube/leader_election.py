@@ -5,12 +5,14 @@ writing.
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from holdfast.api.names import LEASE_LABELS
 from holdfast.api.times import format_micro_time
 from holdfast.api.workloads import Lease, LeaseSpec
 from holdfast.kube.client import LEASE, Client, Request, get, path_of
@@ -93,7 +95,9 @@ class Election:
         clock: Clock,
         report: Report,
         rng: random.Random | None = None,
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """The `annotations` are written to the lease while this process leads."""
         self.identity = identity
         self.leader = ""
         """The last known holder of the lease."""
@@ -106,6 +110,7 @@ class Election:
         self._clock = clock
         self._report = report
         self._rng = rng or client.rng
+        self._annotations = annotations
         self._collection = path_of(LEASE, settings.resource_namespace)
         self._path = f"{self._collection}/{settings.resource_name}"
         self._seen: Lease | None = None
@@ -301,11 +306,14 @@ class Election:
         metadata: dict[str, Any] = {
             "name": self._settings.resource_name,
             "namespace": self._settings.resource_namespace,
+            "labels": LEASE_LABELS,
+            "annotations": dict(self._annotations),
         }
         if before is not None:
             known = before.metadata
             metadata["resourceVersion"] = known.resource_version
-            metadata["labels"], metadata["annotations"] = known.labels, known.annotations
+            metadata["labels"] = {**known.labels, **LEASE_LABELS}
+            metadata["annotations"] = {**known.annotations, **self._annotations}
         body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
         answer = await self._client.send(
             Request(

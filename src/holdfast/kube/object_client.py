@@ -11,13 +11,16 @@ import msgspec
 
 from holdfast.api.events import last_observed
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.kube.client import MERGE, Client, Request, get, path_of
+from holdfast.api.names import LEASE_LABELS, RUNNING_CONFIGURATION
+from holdfast.kube.client import LEASE, MERGE, Client, Request, get, path_of
 from holdfast.kube.errors import ApiError
 
 Raw = dict[str, Any]
 
 _EVENT = KINDS["v1", "Event"]
 _PAGE = 500
+_CONFIGZ = "kubescheduler.config.k8s.io"
+"""The key of a scheduler's configuration in the answer of /configz."""
 _QUIET = 3600.0
 _ATTEMPTS = 3
 
@@ -34,6 +37,13 @@ class ObjectPage(NamedTuple):
     version: str
     left: int
     """How many objects follow on other pages, where the server says so."""
+
+
+class RunningConfiguration(NamedTuple):
+    """The configuration that the scheduler of a cluster runs with."""
+
+    mapping: Raw | None
+    why_unknown: str = ""
 
 
 class ObjectLister(ABC):
@@ -65,6 +75,9 @@ class ObjectLister(ABC):
 
     @abstractmethod
     async def get(self, info: KindInfo, name: str, namespace: str = "") -> Raw: ...
+
+    async def configuration(self) -> RunningConfiguration:
+        return RunningConfiguration(None, "it is not part of what was read")
 
     async def events(self, raw: Raw) -> list[Raw]:
         """The events of an object, oldest first."""
@@ -188,8 +201,56 @@ class Server(ObjectLister):
         """The answer of /version."""
         return await self._read("/version")
 
+    async def configuration(self) -> RunningConfiguration:
+        """`holdfast up` serves it beside the API; the leader of `holdfast run` writes it to its
+        Lease."""
+        try:
+            served = (await self._read("/configz")).get(_CONFIGZ)
+        except (ApiError, msgspec.DecodeError):
+            served = None
+        if isinstance(served, dict):
+            return RunningConfiguration(served)
+        labels = ",".join(f"{key}={value}" for key, value in LEASE_LABELS.items())
+        try:
+            leases, _ = await self.listed(LEASE, selector=labels)
+        except ApiError as error:
+            return RunningConfiguration(None, error.message)
+        return _published_by(leases)
+
     async def _read(self, path: str, decode: Decode = _decode) -> Raw:
         return decode(await self._client.call(get(path), _ATTEMPTS))
+
+
+class _Published(msgspec.Struct, rename="camel"):
+    """What the leader writes to its Lease."""
+
+    configuration: Raw
+    arguments_left_out: list[str] = []
+    """Plugins of others whose arguments are not part of it."""
+
+
+def _published_by(leases: list[Raw]) -> RunningConfiguration:
+    """What the leaders that hold these leases have written."""
+    found: dict[str, Raw] = {}
+    for lease in leases:
+        metadata = lease["metadata"]
+        text = (metadata.get("annotations") or {}).get(RUNNING_CONFIGURATION)
+        if text is None:
+            continue
+        name = f"{metadata.get('namespace')}/{metadata['name']}"
+        try:
+            published = msgspec.json.decode(text, type=_Published)
+        except msgspec.DecodeError:
+            return RunningConfiguration(None, f"Lease {name}: {RUNNING_CONFIGURATION} is invalid")
+        if plugins := ", ".join(published.arguments_left_out):
+            return RunningConfiguration(None, f"the arguments of {plugins} are not published")
+        found[name] = published.configuration
+    if not found:
+        return RunningConfiguration(None, "no Lease of a Holdfast scheduler has it")
+    first, *others = found.values()
+    if any(each != first for each in others):
+        return RunningConfiguration(None, f"those of {', '.join(sorted(found))} differ")
+    return RunningConfiguration(first)
 
 
 def named(info: KindInfo, raw: Raw) -> Raw:

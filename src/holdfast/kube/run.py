@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.api.crds import definitions
+from holdfast.api.names import RUNNING_CONFIGURATION
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client import APPLY, Client, Request, get
 from holdfast.kube.client_settings import Access
@@ -24,6 +25,7 @@ from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers, declared_kin
 from holdfast.scheduler.framework.config import Configuration, VolumeBindingArgs, to_mapping
 from holdfast.scheduler.framework.config.plugin_sets import VOLUME_BINDING
 from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.serving.health import OPEN_PATHS
 from holdfast.serving.listener import Handler
@@ -32,6 +34,14 @@ from holdfast.serving.memory import returning_memory
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE = 30.0
 _LOOK_EVERY = 0.25
+_OF_PROCESS = (
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "delayCacheUntilActive",
+)
+"""Parts of a configuration on which no decision depends."""
 
 
 class _Condition(msgspec.Struct):
@@ -90,7 +100,12 @@ class Running:
             settings.access, observe=self._requests, report=self._report_reach, rng=settings.rng
         )
         self._service = LeasedService(
-            self.client, configuration.leader_election, settings.elect, self._log, settings.clock
+            self.client,
+            configuration.leader_election,
+            settings.elect,
+            self._log,
+            settings.clock,
+            published_configuration(configuration),
         )
         kinds = declared_kinds(configuration, settings.registry)
         self._read_by_plugins = read_by_plugins(kinds)
@@ -171,6 +186,20 @@ class Running:
             task.add_done_callback(comparisons.discard)
 
         loop.add_signal_handler(signal.SIGUSR2, start_comparison)
+
+
+def published_configuration(configuration: Configuration) -> dict[str, str]:
+    """The annotation of the lease by which commands learn what decisions depend on. What is about this
+    process only, such as the path of its kubeconfig, is left out; so are arguments of plugins that are
+    not Holdfast's own, which may be secret."""
+    found = {key: value for key, value in to_mapping(configuration).items() if key not in _OF_PROCESS}
+    own, left_out = {plugin.name for plugin in IN_TREE}, set[str]()
+    for profile in found["profiles"]:
+        given = profile.get("pluginConfig") or []
+        left_out |= {each["name"] for each in given} - own
+        profile["pluginConfig"] = [each for each in given if each["name"] in own]
+    published = {"configuration": found, "argumentsLeftOut": sorted(left_out)}
+    return {RUNNING_CONFIGURATION: msgspec.json.encode(published).decode()}
 
 
 def _claim_timeout(configuration: Configuration) -> float:

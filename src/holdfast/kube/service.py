@@ -16,6 +16,7 @@ import signal
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -88,8 +89,11 @@ class LeasedService:
         elect: bool,
         log: Log,
         clock: Clock | None = None,
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """The `annotations` are written to the lease by the leader."""
         self.clock = clock or Clock()
+        self._annotations = annotations
         self.fence = Fence(self.clock.elapsed)
         self.leaderships_lost = 0
         self._client = client
@@ -195,6 +199,7 @@ class LeasedService:
             lambda what, detail: self._log(
                 f"election {what}", level=_LEVELS.get(what, "info"), detail=detail
             ),
+            annotations=self._annotations,
         )
 
     async def _start_health(self, answers: HealthAnswers) -> Callable[[], Awaitable[None]]:

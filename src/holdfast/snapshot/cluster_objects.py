@@ -17,7 +17,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
 from holdfast.api.selectors import parse_field_selector, parse_label_selector
 from holdfast.kube.errors import ApiError
-from holdfast.kube.object_client import ObjectLister, Raw
+from holdfast.kube.object_client import ObjectLister, Raw, RunningConfiguration
 from holdfast.snapshot.admission import admission
 from holdfast.snapshot.manifests import InvalidInput, load_files
 from holdfast.snapshot.snapshot_header import SnapshotHeader, is_header, read_header
@@ -46,7 +46,14 @@ class ClusterObjects:
         return [str(each) for each in self.header.not_permitted] if self.header is not None else []
 
     def lister(self, namespace: str = "") -> SnapshotLister:
-        return SnapshotLister(self.objects, self.now, namespace)
+        return SnapshotLister(self.objects, self.now, namespace, self.configuration)
+
+    @property
+    def configuration(self) -> RunningConfiguration:
+        """Of the scheduler, if the snapshot has it."""
+        if self.header is None or self.header.configuration is None:
+            return RunningConfiguration(None, "the files do not have it")
+        return RunningConfiguration(self.header.configuration)
 
 
 def is_own(raw: Raw) -> bool:
@@ -116,7 +123,14 @@ def _shape_problems(document: Document) -> list[str]:
 class SnapshotLister(ObjectLister):
     """Answers from a list of raw objects. The last of several with one name counts."""
 
-    def __init__(self, objects: Iterable[Raw], now: float, namespace: str = "") -> None:
+    def __init__(
+        self,
+        objects: Iterable[Raw],
+        now: float,
+        namespace: str = "",
+        configuration: RunningConfiguration | None = None,
+    ) -> None:
+        self._configuration = configuration
         self.namespace = namespace or DEFAULT_NAMESPACE
         self._now = now
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = {}
@@ -131,6 +145,9 @@ class SnapshotLister(ObjectLister):
 
     def now(self) -> float:
         return self._now
+
+    async def configuration(self) -> RunningConfiguration:
+        return self._configuration or await super().configuration()
 
     def counts(self) -> Counter[tuple[str, str]]:
         """How many objects there are, by apiVersion and kind."""

@@ -68,6 +68,8 @@ class ClusterSnapshot:
     """By (namespace, name)."""
     warnings: list[str] = field(default_factory=list)
     """What could not be read."""
+    unknown_configuration: str = ""
+    """Why the scheduler here has the default configuration and not that of the cluster's, if so."""
     is_hypothetical: bool = False
     """Whether the pods that are explained are yet to be created, so that none has to be replaced."""
     forecast: StartForecast | None = None
@@ -96,6 +98,24 @@ class ClusterSnapshot:
             if not watched.read_by:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
             self.scheduler.feed(event_of(info, raw), self.now)
+
+
+def unknown_configuration(why: str) -> str:
+    """`the configuration of the scheduler is not known (…), and the default one is assumed: …`"""
+    return (
+        f"the configuration of the scheduler is not known ({why}), and the default one is assumed: if "
+        "it has another one, pass it with --config"
+    )
+
+
+def unknown_bounds(snapshot: ClusterSnapshot) -> str:
+    """That figures of limits lack the bounds of the scheduler's configuration; empty if they do not."""
+    if not snapshot.unknown_configuration:
+        return ""
+    return (
+        "bounds of limits are those of annotations; whether the configuration of the scheduler has "
+        f"others is not known ({snapshot.unknown_configuration})"
+    )
 
 
 def event_of(info: KindInfo, raw: Raw) -> Added | Malformed:

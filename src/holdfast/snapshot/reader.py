@@ -10,9 +10,11 @@ from holdfast import __version__
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import ApiError
-from holdfast.kube.object_client import ObjectLister, ObjectPage, Raw, Server
+from holdfast.kube.object_client import ObjectLister, ObjectPage, Raw, RunningConfiguration, Server
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.assembly import declared_kinds
+from holdfast.scheduler.framework.config import ConfigError
+from holdfast.scheduler.framework.registry import PluginError
 from holdfast.snapshot.cluster_objects import ClusterObjects, of_objects
 from holdfast.snapshot.cluster_snapshot import NODE, POD, ClusterSnapshot
 from holdfast.snapshot.snapshot_header import MissingKind, SnapshotHeader
@@ -27,16 +29,40 @@ async def take_snapshot(
     """Feeds a scheduler all kinds that it watches, or some. Kinds that the server does not have or that
     we may not read are skipped; the latter with a warning.
     """
-    setup = setup or SchedulerFactory.of()
+    unknown = ""
+    if setup is None:
+        setup, unknown = await running_setup(source)
     wanted = [each for each in WATCHED if only is None or each.info in only]
     if only is None:
         wanted += read_by_plugins(declared_kinds(setup.configuration, setup.registry))
     warnings: list[str] = []
     lists = await asyncio.gather(*(_listed(source, each, warnings) for each in wanted))
     snapshot = ClusterSnapshot(setup.scheduler(), source.now(), warnings=warnings)
+    snapshot.unknown_configuration = unknown
     for watched, items in zip(wanted, lists, strict=True):
         snapshot.add(watched, items)
     return snapshot
+
+
+class RunningSetup(NamedTuple):
+    """A scheduler that is configured as that of the cluster, as far as this is known."""
+
+    setup: SchedulerFactory
+    why_unknown: str
+    """Why it has the default configuration instead; empty if it has not."""
+
+
+async def running_setup(source: ObjectLister) -> RunningSetup:
+    return setup_of(await source.configuration())
+
+
+def setup_of(found: RunningConfiguration) -> RunningSetup:
+    if found.mapping is None:
+        return RunningSetup(SchedulerFactory.of(), found.why_unknown)
+    try:
+        return RunningSetup(SchedulerFactory.of(found.mapping), "")
+    except (ConfigError, PluginError) as error:
+        return RunningSetup(SchedulerFactory.of(), f"it is not valid here: {error}")
 
 
 async def _listed(source: ObjectLister, watched: Watched, warnings: list[str]) -> list[Raw]:
@@ -171,8 +197,10 @@ class ClusterReader:
         server: Raw = {}
         with suppress(ApiError):  # not everybody may read it
             server = await self.server.version()
+        configuration = (await self.server.configuration()).mapping
         return SnapshotHeader(
             time=time,
+            configuration=configuration,
             holdfast_version=__version__,
             server_version=str(server.get("gitVersion") or ""),
             resource_version=self.version if self.is_consistent else "",

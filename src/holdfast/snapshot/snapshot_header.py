@@ -44,12 +44,15 @@ class SnapshotHeader(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     resource_version: str = ""
     """The version of the cluster that all lists are of; empty if they are of different ones."""
     anonymized: bool = False
+    configuration: Raw | None = None
+    """What the scheduler runs with; None if that is unknown."""
     not_permitted: tuple[MissingKind, ...] = ()
 
     def anonymous(self) -> SnapshotHeader:
-        """Without messages, which name the user."""
+        """Without messages, which name the user, and without the configuration, which may name
+        anything."""
         kinds = tuple(msgspec.structs.replace(each, message="") for each in self.not_permitted)
-        return msgspec.structs.replace(self, anonymized=True, not_permitted=kinds)
+        return msgspec.structs.replace(self, anonymized=True, not_permitted=kinds, configuration=None)
 
     def raw(self) -> Raw:
         """As the object in the file."""

@@ -45,6 +45,8 @@ class Found(NamedTuple):
     """Messages for names that were not found."""
     elsewhere: int = 0
     """How many there are in other namespaces, where that is known."""
+    wide_notes: tuple[str, ...] = ()
+    """What to know of the wide columns."""
 
 
 class OutputKind(ABC):

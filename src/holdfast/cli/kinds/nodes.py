@@ -16,6 +16,7 @@ from holdfast.snapshot.cluster_snapshot import (
     limited_resources,
     node_amounts,
     shown,
+    unknown_bounds,
     used_reservation,
 )
 
@@ -55,7 +56,8 @@ class NodeKind(SnapshotKind):
             ratios = limits.get(name, {})
             cells = _cells(snapshot, raw, amounts[name], ratios, resources, limited)
             rows.append(OutputRow(raw, cells))
-        return Found(rows, columns, missing)
+        note = unknown_bounds(snapshot) if limited else ""
+        return Found(rows, columns, missing, wide_notes=(note,) if note else ())
 
     async def describe(self, server: ObjectLister, raw: Raw) -> str:
         snapshot = await warned_snapshot(server, only=CAPACITY)
@@ -78,6 +80,8 @@ class NodeKind(SnapshotKind):
         }
         lines = [[*_line(each, of), limits.get(each, "")] for each, of in sorted(amounts.items())]
         text.table("Capacity", headers, lines)
+        if limits and (note := unknown_bounds(snapshot)):
+            text.field("Note", note)
         holds = [
             [
                 entry.pod.name,

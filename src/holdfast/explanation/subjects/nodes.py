@@ -37,6 +37,7 @@ from holdfast.snapshot.cluster_snapshot import (
     limited_resources,
     node_amounts,
     shown,
+    unknown_bounds,
 )
 
 _SUMMED_UP = ("cpu", "memory")
@@ -272,6 +273,8 @@ def _limits(snapshot: ClusterSnapshot, report: Report, row: int) -> Iterator[str
             f"limits add up to {shown(resource, there)} of {shown(resource, allowed)} {resource} "
             "that LimitAware allows"
         )
+    if any(each.limits for each in report.node_capacity) and (note := unknown_bounds(snapshot)):
+        yield note
 
 
 def _over_committed(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:

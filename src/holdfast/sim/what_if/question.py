@@ -58,6 +58,7 @@ from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
 from holdfast.sim.workloads import makes_pods
 from holdfast.snapshot.cluster_objects import ClusterObjects, is_own, is_stored
 from holdfast.snapshot.manifests import InvalidInput
+from holdfast.snapshot.reader import setup_of
 from holdfast.snapshot.snapshot_header import is_header
 from holdfast.snapshot.stripping import Stripper
 
@@ -291,6 +292,13 @@ def as_scheduled(setup: SchedulerFactory, objects: Iterable[Raw]) -> SchedulerFa
         return setup
     actions = tuple(each for each in setup.configuration.actions if each.name != "reserve")
     return replace(setup, configuration=structs.replace(setup.configuration, actions=actions))
+
+
+def as_running(setup: SchedulerFactory, objects: ClusterObjects) -> SchedulerFactory:
+    """With the configuration of the cluster's scheduler; if that is unknown, as it schedules by this
+    one."""
+    running = setup_of(objects.configuration)
+    return as_scheduled(setup, objects.objects) if running.why_unknown else running.setup
 
 
 def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
