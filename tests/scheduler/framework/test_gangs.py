@@ -160,6 +160,17 @@ class TestAPartnerThatDoesNotNameTheJob:
             30,
         ]
 
+    @pytest.mark.parametrize("size", [1, 2, 3])
+    @pytest.mark.parametrize("cpu", [16, 3])
+    def test_members_that_a_partner_has_placed_are_not_placed_again(self, size: int, cpu: int) -> None:
+        """Where queues share capacity, the rest of a waits in its lane while b places it."""
+        shared = {"apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": "q"}}
+        a = [pod(f"a{i}", annotations=named("a", size)) for i in range(4)]
+        b = pod("b0", annotations=named("b", 1, "a", "b"))
+        played = play(node("n1", cpu), shared, a, b, until=90)
+        placed = [t for t in played.times("a0", "a1", "a2", "a3", "b0") if t is not None]
+        assert placed == [0] * min(5, cpu)
+
 
 def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:
     light = {f"{LIGHT}/name": "a", f"{LIGHT}/min-available": "2"}

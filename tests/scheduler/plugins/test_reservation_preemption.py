@@ -244,6 +244,28 @@ def test_ports_are_free_only_once_the_victim_is_gone() -> None:
     assert (world.phase("high"), names(world)) == ("Available", ["high"])
 
 
+def _away_from(app: str) -> Raw:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": rule}}
+
+
+@pytest.mark.parametrize("has_owner", [True, False])
+@pytest.mark.parametrize("whose", ["the preemptor's", "the victim's"])
+def test_anti_affinity_is_met_only_once_the_victim_is_gone(whose: str, has_owner: bool) -> None:
+    """However much is free beside it."""
+    apart = [{}, _away_from("low")] if whose == "the preemptor's" else [_away_from("high"), {}]
+    world = World(node("n0", cpu="8"), low(cpu="1", pod=apart[0]))
+    if has_owner:
+        world.put(pod("owner", app="low", cpu="1"))
+    world.graceful = True
+    world.put(high(cpu="1", pod=apart[1]))
+    if has_owner:
+        assert (world.phase("high"), names(world)) == ("Waiting", ["high", "low"])
+        world.delete("Pod", "owner")
+    assert (world.phase("high"), names(world)) == ("Available", ["high"])
+
+
 def test_more_important_ones_come_before_those_that_wait() -> None:
     world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"))
     world.graceful = True

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 
 
 class Allocate(Action):
@@ -76,8 +76,8 @@ class _QueueLanes:
                 schedule_one(round_, pod)
                 round_.tried(1)
             self._fill()
-        for lane in self._lanes.values():
-            for pod in lane:
+        for pod in self._popped():
+            if pod.phase is Phase.PENDING:
                 round_.queue.add(pod)
 
     def _popped(self) -> list[PodRecord]:
@@ -128,5 +128,6 @@ class _QueueLanes:
             pod = lane.popleft()
             if lane:
                 heapq.heappush(self._order, (self._order_key(name), name))
-            return pod
+            if pod.phase is Phase.PENDING:  # not if it was placed together with a partner job
+                return pod
         return None

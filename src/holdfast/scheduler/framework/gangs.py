@@ -136,8 +136,8 @@ class Gangs:
         job = self._jobs.of(leader)
         assert job is not None
         job.has_enough = False
-        rest = self._rest.pop(job.name, None)
-        if rest is not None:
+        rest = [pod for pod in self._rest.pop(job.name, ()) if pod.phase is Phase.PENDING]
+        if rest:
             return self._schedule_rest(leader, rest, now, one_by_one)
         jobs = self._jobs.partners(job)
         members = self.admission.pending_members(leader)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 
 from holdfast.api.calendar import BeforeStart
+from holdfast.scheduler.cluster.affinity_terms import required
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo, age
@@ -24,6 +25,8 @@ from holdfast.scheduler.reservations.starvation_holds import is_starvation_hold
 
 BY_CLAIM = "devices by claim"
 """What a reservation lacks that waits for devices of its `resourceClaims`."""
+BY_TOPOLOGY = "a node without its victims"
+"""What a reservation lacks that has victims which affinity or spread constraints may keep it from."""
 
 
 class WaitingReservations:
@@ -117,6 +120,8 @@ class WaitingReservations:
             lacking += self._claims_of_others(reservation)
             if entry.pod.cls.claims and self.lacks_devices(entry.pod):
                 lacking.append(BY_CLAIM)
+            if reservation.victims and self._has_victims_in_its_domain(reservation):
+                lacking.append(BY_TOPOLOGY)
         if not managers.awake:
             return lacking
         if amounts is None and reservation.waiting:
@@ -126,6 +131,18 @@ class WaitingReservations:
         elif not lacking:
             lacking += managers.lacking_after_resize(entry.pod)
         return lacking
+
+    def _has_victims_in_its_domain(self, reservation: ReservationInfo) -> bool:
+        """Whether a victim is left, and the constraints of either may not allow them together, however
+        much is free."""
+        assert reservation.pod is not None
+        for uid in reservation.victims:
+            victim = self._known.get(uid)
+            if victim is not None and victim.pod is not None and victim.pod.row >= 0:
+                left = [reservation.pod, victim.pod, *self._allocated_pods(victim)]
+                if any(_keeps_apart(pod.cls) for pod in left):
+                    return True
+        return False
 
     def _plan(self, row: int) -> dict[str, list[str]]:
         """Plans the CPUs and devices of the Waiting reservations of a row. Returns by uid what they
@@ -219,3 +236,9 @@ def comes_before(one: ReservationInfo, other: ReservationInfo) -> bool:
     if held == (True, False) and other.calendar.start is not None:
         return False
     return one.is_before(other)
+
+
+def _keeps_apart(cls: PodClass) -> bool:
+    """Whether pods of the class may not be where certain others are."""
+    away = cls.affinity.pod_anti_affinity if cls.affinity is not None else None
+    return bool(cls.pod.spec.topology_spread_constraints or (away is not None and required(away)))

@@ -406,8 +406,8 @@ def gang_of(raw: Raw) -> tuple[str, str, int | None] | None:
         if name:
             return namespace, name, None
     name, needs = annotations.get(_GANG + "name"), annotations.get(_GANG + "min-available", "")
-    if name and needs.isdigit() and annotations.get(_GANG + "mode") != "NonStrict":
-        return namespace, name, int(needs)
+    if name and annotations.get(_GANG + "mode") != "NonStrict":
+        return namespace, name, int(needs) if needs.isdigit() else None
     return None
 
 
