@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from explanation.test_situations import snapshot_with
-from harness.objects import Raw, node, pod, queue
+from harness.objects import Raw, node, pod, queue, reservation
 from holdfast.api.documents import Document
 from holdfast.explanation.explainer import explain
 from holdfast.local.component import key_of
@@ -334,6 +334,19 @@ def test_the_capability_of_a_queue_is_raised_for_all_replicas_that_start(
 # Scheduling gates
 
 
+def at_rest(*objects: Raw) -> list[Raw]:
+    """The objects of a cluster in which these were created, once nothing more happens."""
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for each in objects:
+        cluster.take(Apply(each))
+    cluster.rest()
+    return [*cluster.objects.all()]
+
+
+def top_of(objects: list[Raw], kind: str) -> Raw:
+    return copy.deepcopy(next(each for each in objects if each["kind"] == kind))
+
+
 def gated(kind: str, cpu: str, in_template: bool) -> tuple[list[Raw], Raw]:
     """The objects of a cluster with a workload of two gated pods, and the workload."""
     raw = with_ports(kind, 2)
@@ -341,11 +354,7 @@ def gated(kind: str, cpu: str, in_template: bool) -> tuple[list[Raw], Raw]:
     gates = [{"name": "example.com/wait"}]
     if in_template:
         raw["spec"]["template"]["spec"]["schedulingGates"] = gates
-    cluster = HypotheticalCluster(FACTORY, NOW)
-    for each in (node("n0", cpu="8"), raw):
-        cluster.take(Apply(each))
-    cluster.rest()
-    objects = [*cluster.objects.all()]
+    objects = at_rest(node("n0", cpu="8"), raw)
     if not in_template:  # as an admission webhook sets them
         for each in objects:
             if each["kind"] == "Pod":
@@ -383,3 +392,52 @@ def test_gates_that_no_template_has() -> None:
     whom = ", ".join(f"default/{name}" for name in names)
     assert advice.text.startswith(f"remove the scheduling gates example.com/wait of {whom}; ")
     assert len(pods_of(followed(objects, advice.change)).running) == 2
+
+
+def test_gates_of_a_template_and_a_queue_that_is_too_small() -> None:
+    raw = with_ports("Deployment", 2)
+    gates = [{"name": "example.com/wait"}]
+    raw["spec"]["template"]["spec"] = pod("x", "2", schedulingGates=gates)["spec"]
+    raw["spec"]["template"]["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "q"}
+    objects = at_rest(queue("q", capability={"cpu": "1"}), node("n0", cpu="8"), raw)
+    (advice,) = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment")).advice
+    assert advice.text == (
+        "remove the scheduling gates example.com/wait, in the template of Deployment web and raise the "
+        "capability of queue q to 4 cpu; then both pods fit: n0"
+    )
+    assert len(pods_of(followed(objects, advice.change)).updated) == 2
+
+
+# Changes of all pods
+
+
+def test_all_pods_of_a_job_name_another_queue() -> None:
+    """The template of a Job cannot be changed, but annotations of its pods can."""
+    template: Raw = {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "bacth"}}}
+    template["spec"] = {**pod("x", "1")["spec"], "restartPolicy": "Never"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"completions": 2, "parallelism": 2, "template": template},
+    }
+    objects = at_rest(queue("batch"), node("n0", cpu="8"), job)
+    first = explain(snapshot_with(objects, NOW), top_of(objects, "Job")).advice[0]
+    assert first.text.startswith("name the queue batch instead of bacth, in each of 2 pods (web-")
+    assert first.text.endswith("; then both pods fit: n0")
+    pods = followed(objects, first.change).objects.scan("", "Pod")
+    assert all(each["spec"].get("nodeName") for each in pods)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_restricted_reservation_is_enlarged_for_all_replicas(kind: str) -> None:
+    raw = with_ports(kind, 2)
+    raw["spec"]["template"]["spec"] = pod("x", "4")["spec"]
+    peak = reservation("peak", "3", app="web", allocatePolicy="Restricted", allocateOnce=False)
+    objects = at_rest(node("n0", cpu="8"), peak, raw)
+    found = explain(snapshot_with(objects, NOW), top_of(objects, kind)).advice
+    (larger,) = [each for each in found if each.text.startswith("enlarge")]
+    assert larger.text == (
+        "enlarge reservation peak to 8 cpu instead of 3, in its template; then both pods fit: n0"
+    )
+    assert len(pods_of(followed(objects, larger.change)).running) == 2

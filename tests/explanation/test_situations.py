@@ -662,6 +662,71 @@ SITUATIONS: dict[str, Row] = {
         ["the request is 8 cpu"],
         ["RaiseCapability", "Resize"],
     ),
+    "gated, and over the capability of its queue": Row(
+        [
+            N1,
+            queue("small", capability={"cpu": "2"}),
+            pod("p", "4", annotations={QUEUE: "small"}, schedulingGates=[{"name": "example.com/wait"}]),
+        ],
+        ["blocked by scheduling gates", "uses 0 of the 2 cpu of its capability"],
+        ["RemoveGates"],
+    ),
+    "gated, and cpu without its unit over the capability of its queue": Row(
+        [
+            node("n1", cpu="64"),
+            queue("small", capability={"cpu": "4"}),
+            pod(
+                "p", "2k", annotations={QUEUE: "small"}, schedulingGates=[{"name": "example.com/wait"}]
+            ),
+        ],
+        ["did you mean 2000m cpu?"],
+        ["RemoveGates"],
+    ),
+    "gang with a gated member, over the capability of its queue": Row(
+        [
+            N1,
+            queue("small", capability={"cpu": "4"}),
+            in_default(pod_group("g", 2, queue="small")),
+            pod("p", "3", group="g"),
+            pod("b", "3", group="g", schedulingGates=[{"name": "example.com/wait"}]),
+        ],
+        ["the request is 6 cpu", "scheduling gates of default/b to remove: example.com/wait"],
+        ["RemoveGates"],
+    ),
+    "pods over the capability of its queue": Row(
+        [
+            N1,
+            queue("small", capability={"pods": "1"}),
+            full("a", "1", "n1", annotations={QUEUE: "small"}),
+            pod("p", annotations={QUEUE: "small"}),
+        ],
+        ["uses 1 of the 1 pods of its capability, and the request is 1 pod"],
+        ["RaiseCapability"],
+    ),
+    "queue with a pod that is overdue": Row(
+        [
+            N1,
+            queue("small", capability={"cpu": "2"}),
+            full(
+                "a",
+                "2",
+                "n1",
+                metadata={
+                    "annotations": {QUEUE: "small"},
+                    "deletionTimestamp": "2025-12-31T00:00:00Z",
+                    "deletionGracePeriodSeconds": 30,
+                },
+            ),
+            pod("p", "2", annotations={QUEUE: "small"}),
+        ],
+        ["default/a of it is being deleted and should have ended 24h ago: check the kubelet of n1"],
+        ["RaiseCapability", "EndOverduePods"],
+    ),
+    "limit without its unit": Row(
+        [node("n1", cpu="8", annotations={LIMIT: '{"cpu": 100}'}), limited("p", "500m", "500")],
+        ["and its limit is 500; did you mean 500m?"],
+        ["CorrectUnit"],
+    ),
     "gang lacks pods": Row(
         [N1, in_default(pod_group("g", 3)), pod("p", group="g")],
         ["1 of the 3 pods it needs", "2 more must be created"],

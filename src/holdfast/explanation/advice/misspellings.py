@@ -62,6 +62,8 @@ def corrections(
     elif plugin == NODE_RESOURCES_FIT:
         yield from (each for same in _resources(snapshot, subject, pod) for each in same)
         yield from corrected_units(snapshot, subject, pod)
+    elif plugin == "LimitAware":
+        yield from corrected_units(snapshot, subject, pod)
     elif plugin == "VolumeBinding":
         yield from (each for same in _storage_classes(snapshot, subject, pod) for each in same)
 

@@ -23,6 +23,7 @@ from holdfast.explanation.facts.matching_reservations import (
     taints_text,
 )
 from holdfast.explanation.facts.node_labels import unmet_labels
+from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.repairs.node_repairs import settings_repairs
 from holdfast.explanation.repairs.owner_corrections import owner_corrections
 from holdfast.explanation.repairs.repair import (
@@ -251,22 +252,28 @@ def _usable(
         }
         if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
             yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
-        if not refusal and (larger := _enlarged(snapshot, pod, reservation)) is not None:
-            yield larger
+        if not refusal:
+            others = [each.record(snapshot) for each in siblings(snapshot, subject)]
+            waiting = 1 + sum(each is not None and each.row < 0 for each in others)
+            waiting += len(uncreated_replicas(snapshot, subject, len(others)))
+            made = (_enlarged(snapshot, pod, reservation, n) for n in dict.fromkeys((waiting, 1)))
+            yield from filter(None, made)
 
 
-def _enlarged(snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo) -> Repair | None:
-    """A Restricted reservation with as much as it has too little of for the pod; None if its node has
-    too little free."""
+def _enlarged(
+    snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo, count: int
+) -> Repair | None:
+    """A Restricted reservation with as much as it has too little of for so many such pods; None if its
+    node has too little free."""
     entry, annotations = reservation.entry, reservation.object.metadata.annotations
     restricted = reservation.restricted or frozenset()
     if entry is None or not restricted or RESERVATION_RESIZE_ALLOCATABLE in annotations:
         return None
     cluster, subject = snapshot.cluster, Subject(RESERVATION, reservation.name)
     larger = {
-        slot: entry.amounts[slot] + amount - entry.left(slot)
+        slot: entry.amounts[slot] + count * amount - entry.left(slot)
         for slot, amount in requested(pod).items()
-        if slot != PODS and slot in restricted and entry.left(slot) < amount
+        if slot != PODS and slot in restricted and entry.left(slot) < count * amount
     }
     if not larger or not cluster.reservations.has_capacity(reservation, {**entry.amounts, **larger}):
         return None

@@ -113,11 +113,15 @@ def replicas_that_start(
     snapshot: ClusterSnapshot, subject: Subject, others: list[Subject], change: ClusterChange
 ) -> Fitting | None:
     """How many pods of the workload would start with the change, which was made for one of them; a
-    change of the template is made for all. None if the change is one of this pod only."""
+    change of the template is made for all. None if the change is one of this pod only. If it is one of
+    several pods, these count."""
     edits = [each for each in change.objects if _edits(each, subject)]
     place = workload_text(change)
     if edits and not place:
-        return None
+        others = [each for each in others if any(_edits(edit, each) for edit in change.objects)]
+        if not others:
+            return None
+        edits = []
     more: list[ObjectChange] = []
     is_new = snapshot.is_hypothetical
     for each in others:

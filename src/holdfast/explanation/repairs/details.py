@@ -238,7 +238,7 @@ def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
             yield (
                 f"{name}: limits add up to {shown(resource, there)} of {shown(resource, allowed)} "
                 f"{resource} allowed ({percent}% of allocatable{of_these}), and its limit is "
-                f"{shown(resource, own)}"
+                f"{shown(resource, own)}{unit_hint(snapshot, pod, resource)}"
             )
 
 

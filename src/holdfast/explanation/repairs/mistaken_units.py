@@ -34,48 +34,56 @@ class MistakenUnit(NamedTuple):
     """The quantity that is far too large, as its author may have written it."""
     right: str
     """The same number in the largest unit with which it is not, or nearly not."""
+    is_limit: bool
+    """Whether only limits have it."""
 
 
 def mistaken_units(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, dict[int, MistakenUnit]]:
-    """By resource, the amounts of containers that no node, or its queue, comes near."""
+    """By resource, the amounts of containers that no node, or its queue, comes near: requests, and
+    limits."""
     subject = Subject.of(pod)
     raw = subject.raw(snapshot)
     is_reservation = subject.info is RESERVATION
     template = (raw.get("spec") or {}).get("template") or {} if is_reservation else raw
     given = _resources(copy.deepcopy(template.get("spec") or {}))
-    slots, found = snapshot.cluster.nodes.slots, dict[str, dict[int, MistakenUnit]]()
+    found = dict[str, dict[int, MistakenUnit]]()
     for slot, asked in pod.cls.requests:
-        name, most = slots.name(slot), largest_for(snapshot, pod, slot)
-        if not most or asked <= most * SMALLEST_SHARE:
+        name, most = snapshot.cluster.nodes.slots.name(slot), largest_for(snapshot, pod, slot)
+        if not most or max(asked, pod.cls.limits.of(name)) <= most * SMALLEST_SHARE:
             continue
-        for amounts in given:
+        for field, amounts in given:
             text = str(amounts.get(name, "0"))
             size = amount(name, text)
             is_likely = is_reservation or size <= largest(snapshot, slot)
             least = _LEAST_LIKELY_MILLICPU if is_likely else _LEAST_MILLICPU
             if size > most and (near := _near(name, text, size, most, least)) is not None:
-                found.setdefault(name, {}).setdefault(size, near)
+                units = found.setdefault(name, {})
+                is_limit = field == "limits" and (size not in units or units[size].is_limit)
+                units[size] = MistakenUnit(*near, is_limit)
     return found
 
 
-def _resources(spec: Raw) -> list[Raw]:
-    """The requests and limits of the containers, and of the pod as a whole."""
+def _resources(spec: Raw) -> list[tuple[str, Raw]]:
+    """The requests and limits of the containers, and of the pod as a whole; the requests first."""
     parts = [*(part.resources for part in parts_of(spec)), spec.get("resources") or {}]
-    return [each[field] for each in parts for field in ("requests", "limits") if each.get(field)]
+    return [
+        (field, each[field]) for field in ("requests", "limits") for each in parts if each.get(field)
+    ]
 
 
-def _near(name: str, text: str, size: int, most: int, least_millicpu: int) -> MistakenUnit | None:
+def _near(name: str, text: str, size: int, most: int, least_millicpu: int) -> tuple[str, str] | None:
+    """The quantity as it is and as it may be meant."""
     if name == CPU:
         number, rest = divmod(size, 1000)
         is_near = not rest and least_millicpu <= number <= most * SMALLEST_SHARE
-        return MistakenUnit(format_amount(name, size), f"{number}m") if is_near else None
+        return (format_amount(name, size), f"{number}m") if is_near else None
     written = _BYTES.fullmatch(text)
     if written is None or not (name in _STORED or name.startswith("hugepages-")):
         return None
     number_text, unit = written.groups()
     while (unit := _SMALLER.get(unit, "")) != "":
         if amount(name, number_text + unit) <= most:
-            return MistakenUnit(text, number_text + unit)
+            return text, number_text + unit
     return None
 
 
@@ -95,22 +103,22 @@ def units_hint(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
 def corrected_units(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
     """All of them at once: no node, or its queue, is large enough for any."""
     found = mistaken_units(snapshot, pod)
-    texts = [
-        f"{unit.right} {name} instead of {unit.wrong}"
-        for name, units in found.items()
-        for unit in units.values()
-    ]
+    texts: dict[str, list[str]] = {}
+    for name, units in found.items():
+        for unit in units.values():
+            verb = "limit it to" if unit.is_limit else "request"
+            texts.setdefault(verb, []).append(f"{unit.right} {name} instead of {unit.wrong}")
     if texts:
         objects = spec_changes(snapshot, subject, lambda spec: _with(spec, found))
-        text = f"request {' and '.join(texts)}, if the unit is wrong"
-        yield repair(text, UNIT, objects)
+        changes = " and ".join(f"{verb} {' and '.join(each)}" for verb, each in texts.items())
+        yield repair(f"{changes}, if the unit is wrong", UNIT, objects)
 
 
 def _with(spec: Raw, units: dict[str, dict[int, MistakenUnit]]) -> Raw:
     """The requests and limits with other quantities in place of these."""
     fields = [each for each in ("containers", "initContainers", "resources") if spec.get(each)]
     found: Raw = copy.deepcopy({each: spec[each] for each in fields})
-    for amounts in _resources(found):
+    for _, amounts in _resources(found):
         for name in units.keys() & amounts.keys():
             unit = units[name].get(amount(name, amounts[name]))
             if unit is not None:

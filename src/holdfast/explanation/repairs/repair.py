@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import MIGRATION_JOB
+from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.pod_owners import IMMUTABLE, as_written, workload_of
 from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.report import few
@@ -124,16 +125,26 @@ def gates_text(pods: list[PodRecord]) -> str:
 
 
 def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:
-    """Patches of the pod's metadata, and of pods of its job that are like it."""
+    """Patches of the pod's metadata, and of pods of its job that are like it; if the template of its
+    workload cannot be changed, of all pending pods."""
     if subject.info is RESERVATION:
         return [patch(RESERVATION, subject.raw(snapshot), {"metadata": body})]
     pods = list(_alike(snapshot, subject))
+    if any(_is_immutable(snapshot, raw) for raw in pods):
+        others = (each.raw(snapshot) for each in siblings(snapshot, subject))
+        pods += [raw for raw in others if not raw["spec"].get("nodeName")]
     workloads = {
         each.name: each.change({"metadata": body})
         for raw in pods
         if (each := workload_of(snapshot, raw)) is not None and each.info.kind not in IMMUTABLE
     }
     return [*workloads.values(), *(patch(POD, raw, {"metadata": body}) for raw in pods)]
+
+
+def _is_immutable(snapshot: ClusterSnapshot, raw: Raw) -> bool:
+    """Whether the pod is of a workload whose template cannot be changed."""
+    workload = workload_of(snapshot, raw)
+    return workload is not None and workload.info.kind in IMMUTABLE
 
 
 def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:

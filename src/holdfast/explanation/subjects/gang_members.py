@@ -122,13 +122,13 @@ def explain_member(
         if job.is_ready:
             consider_queue(snapshot, subject, [pod], advisor)
         else:
-            consider_queue_of_gang(snapshot, subject, job, advisor)
+            consider_queue_of_gang(snapshot, subject, job, advisor, report)
     elif full := job_over_capability(snapshot, job, pod):
         report.summary = f"Its queue does not admit the whole of {job_text(job)}."
         report.details.append(full)
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
-        consider_queue_of_gang(snapshot, subject, job, advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor, report)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
         _no_node_in_gang(snapshot, job, starts, advisor, report)
@@ -254,20 +254,23 @@ def consider_job(
         report.details += [each.text for each in lacking_min_resources(snapshot, job)]
         consider_min_resources(snapshot, job, advisor)
         report.details += queue_details(snapshot, needed_members(job))
-        consider_queue_of_gang(snapshot, subject, job, advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor, report)
 
 
 def consider_queue_of_gang(
-    snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor
+    snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor, report: Report
 ) -> None:
     """Changes of the queue that does not admit the members that the job needs, if need be together with
     others; smaller requests, or fewer members."""
     own = advisor.goal.record(snapshot) if isinstance(advisor.goal, Subject) else None
     needed = needed_members(job, own)
     consider_queue(snapshot, subject, needed, advisor)
+    _, before = uncounted_members(snapshot, job, report)
     for each in queue_repairs(snapshot, subject, needed):
+        if not advisor.advice and before:
+            advisor.propose(*before, each)
         if not advisor.advice:
-            consider_steps(snapshot, job, advisor, [each])
+            consider_steps(snapshot, job, advisor, [*before, each])
     if not advisor.advice:
         consider_all_smaller(snapshot, job, advisor, [])
         consider_fewer(snapshot, job, [], advisor)

@@ -125,10 +125,10 @@ def _hindrance(
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
-        consider_queue_of_gang(snapshot, subject, job, advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor, report)
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
     if needed and (refusal := snapshot.cluster.jobs.queue_limits.admission_error(needed[0])):
-        consider_queue_of_gang(snapshot, subject, job, advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor, report)
         return f"Its queue does not admit it: {refusal}."
     if lacking := lacking_min_resources(snapshot, job):
         report.details += [each.text for each in lacking[1:]]

@@ -26,12 +26,13 @@ from holdfast.explanation.repairs.details import details_of, terminating_on
 from holdfast.explanation.repairs.gang_changes import (
     waiting_members,
 )
+from holdfast.explanation.repairs.mistaken_units import corrected_units
 from holdfast.explanation.repairs.repair import gates_text, remove_gates, template_without_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
 from holdfast.explanation.subjects.no_node import explain_no_node
 from holdfast.explanation.subjects.plain_reasons import no_node_summary
-from holdfast.explanation.subjects.queue_changes import consider_queue
+from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
 from holdfast.explanation.subjects.queue_limits import (
     queue_details,
 )
@@ -239,6 +240,13 @@ def _gated(
         return
     gates = remove_gates(snapshot, [*gated, *needed])
     if advisor.propose(gates):
+        return
+    if job is None and snapshot.cluster.jobs.queue_limits.admission_error(pod):
+        report.details += queue_details(snapshot, [pod])
+        units = list(corrected_units(snapshot, subject, pod))
+        for before in (*((template or gates, each) for each in units), (template or gates,)):
+            if not advisor.advice and not advisor.propose(*before):
+                consider_queue_after(snapshot, subject, [pod], before, advisor)
         return
     if placing.message:
         with advisor.about(subject, template or gates):

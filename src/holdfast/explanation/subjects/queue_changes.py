@@ -9,6 +9,7 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.overdue_pods import removal
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.smaller_requests import consider_smaller_members, resize
 from holdfast.explanation.facts.expected_ends import ExpectedEnd
@@ -23,6 +24,7 @@ from holdfast.explanation.subjects.queue_limits import (
     asked_by,
     ends_in_queue,
     other_queues,
+    overdue_in_queue,
 )
 from holdfast.explanation.verdicts import Subject, at_time, place
 from holdfast.kube.object_client import Raw
@@ -51,25 +53,22 @@ def consider_queue(
     for each in units:
         advisor.propose(each)
     _consider_limits(snapshot, subject, pods, advisor)
+    if overdue := overdue_in_queue(snapshot, pods):
+        advisor.propose(removal(snapshot, overdue, ""))
     _wait(snapshot, pods, advisor)
     _smaller(snapshot, subject, pods, advisor)
     for before in (*((each,) for each in units), ()):
         if not advisor.advice:
-            _consider_after(snapshot, subject, pods, before, advisor)
+            consider_queue_after(snapshot, subject, pods, before, advisor)
 
 
 def _consider_limits(
     snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
 ) -> None:
-    """Changes of the queue for the pods, and for all pods of their workload that wait: for as many of
-    these as start if it admits all, so that it is not raised for those that no node has capacity for.
-    If the smallest members of a gang do not start with this, changes of the queue for all of them."""
-    replicas = _waiting_replicas(snapshot, subject, pods)
-    repairs = list(queue_repairs(snapshot, subject, replicas)) if replicas else []
-    started = max(map(advisor.replicas_started, repairs), default=0)
-    if 0 < started < len(replicas):
-        repairs = [*queue_repairs(snapshot, subject, replicas[:started]), *repairs]
-    for each in repairs:
+    """Changes of the queue for all pods of the workload that wait, and for the pods. If the smallest
+    members of a gang do not start with this, changes of the queue for all of them."""
+    count = _waiting_replicas(snapshot, subject)
+    for each in _repairs_for(snapshot, subject, pods[:1] * count, advisor) if count > 1 else ():
         advisor.propose(each)
     if _consider_after_terminations(snapshot, pods, advisor):
         return
@@ -78,6 +77,18 @@ def _consider_limits(
         helpful = [each for each in queue_repairs(snapshot, subject, members) if advisor.propose(each)]
         if helpful:
             return
+
+
+def _repairs_for(
+    snapshot: ClusterSnapshot, subject: Subject, replicas: list[PodRecord], advisor: Advisor
+) -> list[Repair]:
+    """Changes of the queue for as many of the replicas as start if it admits all, so that it is not
+    raised for those that no node has capacity for; and for all."""
+    repairs = list(queue_repairs(snapshot, subject, replicas))
+    started = max(map(advisor.replicas_started, repairs), default=0)
+    if 0 < started < len(replicas):
+        return [*queue_repairs(snapshot, subject, replicas[:started]), *repairs]
+    return repairs
 
 
 def _consider_after_terminations(
@@ -93,7 +104,7 @@ def _consider_after_terminations(
     return any(advisor.propose(each, wait) for each in repairs)
 
 
-def _consider_after(
+def consider_queue_after(
     snapshot: ClusterSnapshot,
     subject: Subject,
     pods: list[PodRecord],
@@ -101,6 +112,7 @@ def _consider_after(
     advisor: Advisor,
 ) -> None:
     """Changes of the queue, and what opens a node, after some that are not enough by themselves."""
+    count = _waiting_replicas(snapshot, subject)
     with applied(snapshot, [change for each in before for change in each.change.objects]):
         records = [Subject.of(each).record(snapshot) for each in pods]
         changed = [each for each in records if each is not None]
@@ -108,10 +120,11 @@ def _consider_after(
         if pod is None or not changed:
             return
         repairs = list(queue_repairs(snapshot, subject, changed))
+        for_all = list(queue_repairs(snapshot, subject, changed[:1] * count)) if count > 1 else []
         placing = place(snapshot.scheduler, pod)
     if before:
         with advisor.about(subject, *before):
-            for option in repairs:
+            for option in (*for_all, *repairs):
                 advisor.propose(option)
     options = [(each,) for each in repairs] if repairs else [()]
     for more in options if placing.message else ():
@@ -120,16 +133,12 @@ def _consider_after(
                 consider_nodes(advisor, placing)
 
 
-def _waiting_replicas(
-    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord]
-) -> list[PodRecord]:
-    """All pods of the workload that wait, one for each that is yet to be created; empty if there are no
-    others."""
+def _waiting_replicas(snapshot: ClusterSnapshot, subject: Subject) -> int:
+    """How many pods of the workload wait, itself and those that are yet to be created among them."""
     others = siblings(snapshot, subject)
     records = [each.record(snapshot) for each in others]
-    waiting = [pod for pod in records if pod is not None and pod.row < 0]
-    waiting += pods[:1] * len(uncreated_replicas(snapshot, subject, len(others)))
-    return [*pods, *waiting] if waiting else []
+    waiting = sum(pod is not None and pod.row < 0 for pod in records)
+    return 1 + waiting + len(uncreated_replicas(snapshot, subject, len(others)))
 
 
 def queue_repairs(

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 from holdfast.api.plurals import number_of
+from holdfast.explanation.advice.overdue_pods import is_overdue, overdue_text
 from holdfast.explanation.facts.expected_ends import ExpectedEnd, expected_ends
 from holdfast.explanation.phrases import in_time, pods_text
 from holdfast.explanation.repairs.mistaken_units import units_hint
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.queues import QueueRecord
@@ -37,10 +39,11 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
                 continue
             name = slots.name(slot)
             kept = f", {shown(name, held[slot])} more are kept for {pods_text(waiting)}"
+            size = asked[slot]
+            request = number_of(size, "pod") if slot == PODS else f"{shown(name, size)} {name}"
             text = (
                 f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
-                f"its capability{kept if held[slot] else ''}, and the request is "
-                f"{shown(name, asked[slot])} {name}"
+                f"its capability{kept if held[slot] else ''}, and the request is {request}"
             )
             never = asked[slot] > limit
             if found is None or (never and not found[1]):
@@ -95,7 +98,7 @@ def job_over_capability(snapshot: ClusterSnapshot, job: Job, own: PodRecord | No
     if it does."""
     if job.is_ready or not job.waiting():
         return ""
-    return "".join(queue_details(snapshot, needed_members(job, own)))
+    return "; ".join(queue_details(snapshot, needed_members(job, own)))
 
 
 def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
@@ -106,11 +109,16 @@ def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]
     if never:
         return [f"{text}: it can never start{units_hint(snapshot, pods[0])}"]
     ends = ends_in_queue(snapshot, pods, are_terminating=True)
+    overdue = overdue_in_queue(snapshot, pods)
     return [
         text,
         *(
             f"{each.name} of it is terminating (grace period ends {in_time(each.time, snapshot.now)})"
             for each in ends[:_TERMINATING]
+        ),
+        *(
+            f"{each.namespace}/{each.name} of it {overdue_text(snapshot, each)}"
+            for each in overdue[:_TERMINATING]
         ),
     ]
 
@@ -150,13 +158,7 @@ def ends_in_queue(
 ) -> list[ExpectedEnd]:
     """When pods of the queue end, or of those with the same queue above them, the first ones first; all
     of these, or those that are terminating."""
-    queues = snapshot.cluster.jobs.queues
-    limited = [each for each in queues.path(queues.of(pods[0])) if each.capability]
-    there = [
-        pod
-        for pod in snapshot.cluster.pods.values()
-        if pod.row >= 0 and limited and limited[0] in queues.path(queues.of(pod))
-    ]
+    there = _pods_in_queue(snapshot, pods)
     names = {
         f"pod {pod.namespace}/{pod.name}" for pod in there if pod.cls.terminating or not are_terminating
     }
@@ -167,3 +169,20 @@ def ends_in_queue(
         for end in expected_ends(snapshot, pods[0], row)
         if end.name in names and end.time > snapshot.now
     )[:_ENDS]
+
+
+def overdue_in_queue(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[PodRecord]:
+    """The pods there that are being deleted for longer than their grace period."""
+    found = [pod for pod in _pods_in_queue(snapshot, pods) if is_overdue(snapshot, pod)]
+    return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+
+
+def _pods_in_queue(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[PodRecord]:
+    """The placed pods that count against the capability that limits the pods."""
+    queues = snapshot.cluster.jobs.queues
+    limited = [each for each in queues.path(queues.of(pods[0])) if each.capability]
+    return [
+        pod
+        for pod in snapshot.cluster.pods.values()
+        if pod.row >= 0 and limited and limited[0] in queues.path(queues.of(pod))
+    ]
