@@ -2,8 +2,9 @@
 
     python tools/screenshots.py --out docs/images
 
-Starts `holdfast up` with a cluster that has something in every view, waits until it is at rest, and
-opens it in Debian's chromium (`apt-get install chromium`, and playwright, which the tests need too).
+Starts `holdfast up` with a cluster that has something in every view, first with a clock of some hours
+ago, so that its reservations have a past. Waits until it is at rest, and opens it in Debian's chromium
+(`apt-get install chromium`, and playwright, which the tests need too).
 The reports are of four days of mixed load with three configurations, which takes some minutes.
 Look at each picture before you commit it.
 """
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,6 +31,17 @@ Raw = dict[str, Any]
 RESERVATION_API = "scheduling.koordinator.sh/v1alpha1"
 _AT_REST = 12.0
 """Seconds until the starving job has its holds and all messages are written."""
+_PAST = (7.0, 2.5)
+"""Hours before now at which the cluster runs for a moment, first to last."""
+_PAST_LASTS = 8.0
+_EARLIER = """
+import sys, time
+now, back = time.time, 3600 * float(sys.argv.pop(1))
+time.time = lambda: now() - back
+from holdfast.cli import main
+main()
+"""
+"""Runs `holdfast` with a clock that is some hours slow."""
 _CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -55,8 +68,8 @@ class Picture(NamedTuple):
 PICTURES = (
     Picture("dashboard.png", "/nodes?sort=-cpu"),
     Picture("dashboard-dark.png", "/nodes?sort=-cpu", dark=True),
-    Picture("dashboard-reservations.png", "/reservations", (1280, 640), dark=True),
-    Picture("dashboard-calendar.png", "/reservations?filter=planned", (1280, 480)),
+    Picture("dashboard-reservations.png", "/reservations", (1280, 656), dark=True),
+    Picture("dashboard-calendar.png", "/reservations?filter=planned", (1280, 608)),
     Picture("dashboard-explain.png", "/pods/default/report", (1280, 860), awaits="#explanation"),
     Picture("dashboard-small.png", "/nodes/gpu-05?filter=gpu", (1280, 620), awaits="#details h2"),
     Picture("dashboard-phone.png", "/nodes?sort=-cpu", (400, 760)),
@@ -66,7 +79,11 @@ PICTURES = (
 _STARVATION = Path(__file__).parent.parent / "examples" / "starvation"
 _WEEK = ("40", "96", "12", "0.85", "1")
 """Nodes, hours, members of a large job, load and seed."""
-_REPORTS = (("report-comparison.png", "report.html"), ("report-run.png", "conservative/report.html"))
+_REPORTS = (
+    ("report-comparison.png", "report.html", 1290),
+    ("report-run.png", "conservative/report.html", 1130),
+)
+"""Pictures of pages, with their heights."""
 
 
 # The cluster
@@ -77,9 +94,9 @@ def objects(now: datetime) -> Iterator[Raw]:
     for name, weight in (("research", 3), ("serving", 2)):
         queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
         yield queue | {"metadata": {"name": name}, "spec": {"weight": weight}}
-    for i, hours in enumerate((1, 2, 3, 4, 5, 6)):
+    for i, hours in enumerate((4, 8, 9, 10, 12, 13)):
         yield _reservation(f"peak-web-{i}", "12", "24Gi", "web", ttl=f"{hours}h")
-    yield _reservation("migration-db", "4", "32Gi", "db", ttl="50m")
+    yield _reservation("migration-db", "4", "32Gi", "db", ttl="6h")
     yield from _planned(now)
     yield _deployment("web", 14, "3", "4Gi")
     yield _deployment("api", 40, "4", "8Gi")
@@ -212,8 +229,18 @@ def cluster(folder: Path) -> Iterator[str]:
     manifests, config = folder / "cluster.yaml", folder / "config.yaml"
     manifests.write_text(yaml.safe_dump_all(objects(datetime.now(UTC))), encoding="utf-8")
     config.write_text(_CONFIG, encoding="utf-8")
-    command = [sys.executable, "-m", "holdfast", "up", "--apply", str(manifests)]
-    command += ["--config", str(config), "--kubeconfig-out", str(folder / "kubeconfig")]
+    up = ["up", "--config", str(config), "--data-dir", str(folder / "data")]
+    apply = ["--apply", str(manifests)]
+    for hours in _PAST:
+        with _up([sys.executable, "-c", _EARLIER, str(hours), *up, *apply]):
+            time.sleep(_PAST_LASTS)
+        apply = []
+    with _up([sys.executable, "-m", "holdfast", *up]) as address:
+        yield address
+
+
+@contextmanager
+def _up(command: list[str]) -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -249,7 +276,7 @@ def write_reports(folder: Path) -> Path:
     command = [sys.executable, str(_STARVATION / "week.py"), "scenario", *_WEEK]
     with scenario.open("w", encoding="utf-8") as file:
         subprocess.run(command, stdout=file, check=True)
-    command = [sys.executable, "-m", "holdfast", "simulate", str(scenario), "--until", "144h"]
+    command = [sys.executable, "-m", "holdfast", "simulate", str(scenario), "--until", "120h"]
     for name in ("allocate", "amount", "conservative"):
         command += ["--config", f"{name}.yaml"]
     command += ["--report", str(out)]
@@ -257,12 +284,12 @@ def write_reports(folder: Path) -> Path:
     return out
 
 
-def take_report(browser: "Browser", page_file: Path, picture: Path) -> None:
-    page = browser.new_page(viewport={"width": 1150, "height": 1180}, color_scheme="light")
+def take_report(browser: "Browser", page_file: Path, picture: Path, height: int) -> None:
+    page = browser.new_page(viewport={"width": 1150, "height": height}, color_scheme="light")
     page.goto(page_file.as_uri())
     slider = page.locator("input[type=range]")
     if slider.count():
-        slider.evaluate("s => { s.value = s.max * 0.4; s.dispatchEvent(new Event('input')); }")
+        slider.evaluate("s => { s.value = s.max * 0.45; s.dispatchEvent(new Event('input')); }")
     page.wait_for_timeout(500)
     page.screenshot(path=str(picture))
     page.close()
@@ -290,8 +317,8 @@ def main() -> None:
             take(browser, address, picture, arguments.out)
             print(arguments.out / picture.file)
         reports = write_reports(Path(folder))
-        for name, page in _REPORTS:
-            take_report(browser, reports / page, arguments.out / name)
+        for name, page, height in _REPORTS:
+            take_report(browser, reports / page, arguments.out / name, height)
             print(arguments.out / name)
         browser.close()
 

@@ -105,6 +105,9 @@ class LargeDashboard:
     def do(self, what: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(what)
 
+    def later(self, seconds: float, what: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(self._loop.call_later, seconds, what)
+
     def change_pods(self, numbers: range) -> None:
         """Pods end, and others come to other nodes."""
         for number in numbers:
@@ -112,8 +115,8 @@ class LargeDashboard:
             after = pod(10**7 + number, f"node-{(number * 3) % NODES}")
             self.scheduler.feed(Added(decode(after)), NOW)
 
-    def resize_node(self, number: int) -> None:
-        self.scheduler.feed(Updated(decode(node(number, cpu="64"))), NOW)
+    def resize_node(self, number: int, cpu: str = "64") -> None:
+        self.scheduler.feed(Updated(decode(node(number, cpu=cpu))), NOW)
 
     def start(self) -> None:
         self._thread.start()

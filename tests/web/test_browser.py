@@ -260,6 +260,7 @@ def test_devices_that_a_hold_waits_for_are_marked(page: Page, up: Running) -> No
         try:
             cell.get_by_text("of 2 devices, 2 in use, 1 held").wait_for()
             assert cell.locator(".next.held").count() == 1
+            assert cell.locator("title").all_text_contents() == ["used by pods", "used by pods, held"]
         finally:
             up.client.ask("DELETE", f"{RESERVATIONS}/ahead-gpu")
             up.client.ask("DELETE", f"{PODS}/trains?gracePeriodSeconds=0")
@@ -583,8 +584,11 @@ def test_5000_nodes_and_50000_pods(chrome: Browser) -> None:
             page.fill("#filter", "zone=zone-1 is:cordoned")
             until(page, "document.querySelectorAll('.rows .row').length < 30")
             page.keyboard.press("Escape")
+            page.evaluate("location.hash = '#/nodes/node-2500'")
+            until(page, "document.querySelector('.row.chosen')?.textContent.includes('node-2500')")
             page.get_by_role("link", name="Pending").click()
             page.get_by_text("2,000 waiting for a node").wait_for()
+            until(page, "/^[0-9]+[+] /.test(document.querySelector('.chip').textContent)")
         assert served.longest < 0.25, f"the event loop computed for {served.longest:.2f} s"
 
 

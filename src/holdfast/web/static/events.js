@@ -20,7 +20,7 @@ export class EventsView {
         { key: "message", title: "Message", class: "why" },
       ],
       rowHeight: 40,
-      narrowHeight: 84,
+      narrowHeight: 94,
       key: (event) => event.id,
       render: (event) => this.cells(event),
       open: (event) => target(event) && app.go(...target(event)),
@@ -59,7 +59,7 @@ export class EventsView {
     const text = (event) => `${event.type} ${event.reason} ${event.kind}/${event.namespace}/${event.name} ${event.message}`.toLowerCase();
     const found = [...this.model.events.values()].reverse().filter((event) => words.every((word) => text(event).includes(word)));
     this.list.show(found, new Set());
-    setText(this.note, this.paused ? "Paused" : this.filter ? `${count(found.length, "event")} match` : "");
+    setText(this.note, this.paused ? "Paused" : `${count(found.length, "event")}${this.filter ? " match" : ", newest first"}`);
   }
 
   cells(event) {

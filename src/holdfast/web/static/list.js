@@ -162,6 +162,7 @@ export class List {
     if (this.chosen !== key) {
       this.chosen = key;
       this.paint();
+      if (key !== null) this.reveal(key);
     }
   }
 
@@ -178,6 +179,13 @@ export class List {
     }
     this.paint();
     if (focus) this.rows.get(this.key(this.items[this.active]))?.element.focus({ preventScroll: true });
+  }
+
+  /** Scrolls to a row that is not in sight. */
+  reveal(key) {
+    const top = this.items.findIndex((item) => this.key(item) === key) * this.rowHeight;
+    const { scrollTop, clientHeight } = this.box;
+    if (top < scrollTop || top + this.rowHeight + this.head.offsetHeight > scrollTop + clientHeight) this.scrollTo(key);
   }
 
   scrollTo(key) {

@@ -47,10 +47,11 @@ export function devices(node, index, resource) {
   const total = node.allocatable[index];
   const found = Array.from({ length: total }, () => ({ pods: 0, used: 0, reserved: 0, held: 0 }));
   const kinds = { pods: node.requested[index] - node.used[index], used: node.used[index], reserved: node.reserved[index], held: node.held[index] };
+  // What is kept beyond what the node has is still in use: the last ones of those, whichever they are.
+  const inUse = Math.min(Math.max(node.requested[index], 1), total);
   let at = 0;
   for (const [kind, number] of Object.entries(kinds)) {
-    // Those that are kept beyond what the node has are still in use: the last ones, whichever they are.
-    for (let one = at; one < at + number; one += 1) found[one < total ? one : total - 1 - ((one - total) % total)][kind] += 100;
+    for (let one = at; one < at + number; one += 1) found[one < total ? one : inUse - 1 - ((one - total) % inUse)][kind] += 100;
     at += number;
   }
   return found.map((parts) => device(parts, true));
@@ -147,7 +148,7 @@ export class NodesView {
     // Where the list is narrow, devices and other resources stand two in a line below CPU and memory.
     this.list.element.classList.toggle("more", this.others.length > 0);
     const bars = this.others.length ? Math.ceil((this.others.length + (this.hasDevices ? 1 : 0)) / 2) : 0;
-    const below = bars ? bars * (roomy ? 43 : 33) : this.hasDevices ? 20 : 0;
+    const below = bars ? bars * (roomy ? 43 : 33) : this.hasDevices ? 28 : 0;
     this.list.leastWidth = this.others.length ? 660 + 112 * this.others.length : 0;
     this.list.setHeights(roomy ? 54 : 40, 58 + below + (roomy ? 12 : 0));
   }
@@ -311,7 +312,7 @@ export class NodesView {
 
 /** Whole pixels per node, in as few rows as that takes. */
 function stripLayout(nodes, width) {
-  const step = nodes <= width / 4 ? Math.min(Math.floor(width / nodes), 14) : nodes > 4 * width ? 1 : 2;
+  const step = nodes <= width / 4 ? Math.min(Math.floor(width / nodes), 28) : nodes > 4 * width ? 1 : 2;
   const perRow = Math.floor(width / step);
   const rows = Math.ceil(nodes / perRow);
   return { step, perRow, rows, height: rows === 1 ? 34 : rows <= 4 ? 20 : rows <= 10 ? 11 : 6 };

@@ -30,7 +30,7 @@ export class PendingView {
         { key: "message", title: "Why", class: "why" },
       ],
       rowHeight: 48,
-      narrowHeight: 116,
+      narrowHeight: 126,
       key: (row) => row.uid,
       render: (row) => this.cells(row),
       open: (row) => app.go(...target(row)),
@@ -83,12 +83,13 @@ export class PendingView {
     const counts = new Map();
     for (const row of rows) for (const reason of new Set(row.reasons.map((each) => each.slice(0, MAX_REASON)))) counts.set(reason, (counts.get(reason) || 0) + 1);
     const most = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 6);
-    const text = JSON.stringify([most, this.filter]);
+    const more = this.model.pendingTotal > rows.length ? "+" : ""; // others are not listed
+    const text = JSON.stringify([most, more, this.filter]);
     if (text === this.chipsText) return;
     this.chipsText = text;
     fill(this.chips, most.map(([reason, number]) => {
       const chosen = this.filter === `"${reason}"`;
-      return h("button", { type: "button", class: "chip", "aria-pressed": String(chosen), onclick: () => this.app.setOption("filter", chosen ? "" : `"${reason}"`) }, h("b", null, String(number)), ` ${reason}`);
+      return h("button", { type: "button", class: "chip", "aria-pressed": String(chosen), onclick: () => this.app.setOption("filter", chosen ? "" : `"${reason}"`) }, h("b", null, `${number}${more}`), ` ${reason}`);
     }));
   }
 

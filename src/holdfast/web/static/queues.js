@@ -71,12 +71,12 @@ export class QueuesView {
     const limit = queue.capability ? queue.capability[resource] : undefined;
     const scale = Math.max(total, has, deserved, 1);
     const svg = bar([{ value: Math.min(has, deserved), kind: "pods" }, { value: Math.max(0, has - deserved), kind: "above" }, { value: Math.max(0, deserved - has), kind: "deserved" }], scale);
-    const parts = [`${amount(resource, has)} allocated`, `${amount(resource, deserved)} deserved`];
+    const parts = [`${amount(resource, has)} allocated (${percent(has, total)} of cluster)`, `${amount(resource, deserved)} deserved`];
     const pending = Math.max(0, (queue.requested[resource] || 0) - has);
     if (pending) parts.push(`${amount(resource, pending)} pending`);
     if (limit !== undefined) parts.push(`limit ${amount(resource, limit)}`);
     if (queue.guarantee[resource]) parts.push(`${amount(resource, queue.guarantee[resource])} guaranteed`);
-    return h("div", { class: "share" }, h("span", { class: "what" }, title(resource)), svg, h("span", { class: "figures" }, parts.join(" · "), h("span", { class: "dim" }, ` (${percent(has, total)} of cluster)`)));
+    return h("div", { class: "share" }, h("span", { class: "what" }, title(resource)), svg, h("span", { class: "figures" }, parts.join(" · ")));
   }
 }
 
