@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
-from harness.objects import Raw, node, pod, reservation
+from harness.objects import HOLDFAST, SIM, Raw, node, pod, reservation
+from harness.scenarios import play
 from harness.world import World
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from scheduler.reservations.preempting_reservations import (
     CAN_PREEMPT,
     PRIORITY,
@@ -242,6 +244,33 @@ def test_ports_are_free_only_once_the_victim_is_gone() -> None:
     assert (world.phase("high"), names(world)) == ("Waiting", ["high", "low"])
     world.delete("Pod", "owner")
     assert (world.phase("high"), names(world)) == ("Available", ["high"])
+
+
+@pytest.mark.parametrize("eviction", ["Delete", "Soft"])
+def test_a_reservation_that_was_used_up_in_the_same_round_is_no_victim(eviction: str) -> None:
+    args = {"name": "ReservationPreemption", "args": {"eviction": eviction}}
+    config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"pluginConfig": [args]}]}
+    everyone: list[Raw] = [{"labelSelector": {}}]
+    frees_enough = {
+        "apiVersion": HOLDFAST,
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "evicts", "annotations": {f"{SIM}at": "2s"}},
+        "spec": {"podRef": {"namespace": "default", "name": "gone"}, "mode": "EvictDirectly"},
+    }
+    played = play(
+        node("n1", 4),
+        pod("gone", 1),
+        pod("stays", 1),
+        high(cpu="3", at="1s", owners=everyone, preAllocation=False),
+        low(cpu="3", at="2s", owners=everyone, preAllocation=True, allocateOnce=True),
+        pod("owner", 2, at="2s"),
+        frees_enough,
+        config=config,
+        until=60,
+    )
+    assert played.times("owner") == [2]
+    assert played.find("Pod", "owner")["status"]["phase"] == "Running"
+    assert played.find("Reservation", "low")["status"]["phase"] == "Succeeded"
 
 
 def _away_from(app: str) -> Raw:

@@ -198,20 +198,21 @@ class ReservationPreemption(ClusterPlugin):
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
         """Whether the reservation may be a victim. Preemption holds are not, nor are reservations with
-        an allocated pod that is not preemptible."""
+        an allocated pod that is not preemptible, nor those that are used up: they are about to end, and
+        their pod is one like all others then."""
         reservation = reserving.reservation
-        return (
-            reservation is not None
-            and reserving.phase is Phase.ASSIGNED
-            and not reservation.preemptor
-            and not reservation.virtual
-            and reserving.cls.priority < pod.cls.priority
-            and not reserving.cls.non_preemptible
-            and not any(
-                owner.cls.non_preemptible
-                for owner in self.cluster.reservations.allocated_pods(reservation)
-            )
-        )
+        if (
+            reservation is None
+            or reserving.phase is not Phase.ASSIGNED
+            or reservation.preemptor
+            or reservation.virtual
+            or reserving.cls.priority >= pod.cls.priority
+            or reserving.cls.non_preemptible
+        ):
+            return False
+        allocated = self.cluster.reservations.allocated_pods(reservation)
+        is_used_up = reservation.once and bool(allocated)
+        return not is_used_up and not any(owner.cls.non_preemptible for owner in allocated)
 
     def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:
         """The rows with a reservation of lower priority than the class."""
