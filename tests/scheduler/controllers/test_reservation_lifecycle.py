@@ -244,6 +244,20 @@ class TestRestart:
         world.put(pod("p2", app="a", cpu="3"))
         assert world.reservation_of("p2") == "r"
 
+    @pytest.mark.parametrize("before", ["", "1"])
+    def test_after_a_resize_that_was_refused(self, before: str) -> None:
+        """One that reserves a port only has an empty allocatable, and holds nothing."""
+        ports: Any = {"pod": {"ports": [80]}}
+        world = World(node("n1", cpu="2"), reservation("r", cpu=before, **ports))
+        larger = reservation("r", cpu="5", **ports)["spec"]["template"]
+        world.edit("Reservation", "r", spec__template=larger)
+        assert world.condition("r", "Resized")["status"] == "False"
+        world.restart()
+        world.settle()
+        assert world.status("r").get("allocatable", {}) == ({"cpu": before} if before else {})
+        world.put(pod("stranger", cpu="1"))
+        assert world.node_of("stranger") == "n1"
+
     def test_between_bind_and_status(self) -> None:
         world = World(node("n1", cpu="8"), reservation("r", cpu="6"))
         before = world.objects["Reservation", "r"]

@@ -29,7 +29,7 @@ from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationListener
-from holdfast.scheduler.reservations.reservation_status import SCHEDULED
+from holdfast.scheduler.reservations.reservation_status import RESIZED, SCHEDULED
 from holdfast.scheduler.reservations.reservation_victims import problems, victims_in
 from holdfast.scheduler.reservations.reserve_pod import (
     Terms,
@@ -354,9 +354,11 @@ class ReservationHandlers:
         reservations.wake_owners(reservation)
 
     def _held(self, reservation: ReservationInfo, cls: PodClass) -> Amounts:
-        """What its status says it holds; what it requests if that is invalid."""
-        allocatable = reservation.object.status.allocatable
-        if not allocatable:
+        """What its status says it holds; what it requests if that is invalid, or if the status says
+        nothing. After a resize that was refused, an empty status means that it holds no resources."""
+        status = reservation.object.status
+        allocatable, resized = status.allocatable, condition(status.conditions, RESIZED)
+        if not allocatable and not (resized is not None and resized.status == "False"):
             return reservation.wanted
         try:
             return self._interned(held(allocatable, cls, self._nodes))
