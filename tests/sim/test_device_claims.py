@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.objects import node, pod
+from harness.objects import node, pod, reservation
 from harness.scenarios import Played, play, step
 
 API = "resource.k8s.io/v1"
@@ -148,3 +148,20 @@ def test_a_dump_of_a_cluster_with_claims_in_use() -> None:
     )
     assert played.bound() == {"b": (10, "n1")}
     assert [raw["metadata"]["name"].startswith("b-gpu-") for raw in claims(played)] == [True]
+
+
+def test_a_reservation_waits_for_a_device_that_passes_to_a_pod_which_may_end() -> None:
+    """While the first reservation holds the device, nothing says when it will be free."""
+    device = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    everyone: list[Raw] = [{"labelSelector": {}}]
+    first = reservation("first", cpu="", owners=everyone, pod=device)
+    later = reservation("later", cpu="", owners=everyone, pod=device, preAllocation=True)
+    user_of_first = user("a", "30s", resourceClaimName="solo")
+    solo = of("ResourceClaim", "solo", ONE)
+    played = play(
+        node("n1", 4), gpus("n1", 1), CLASS, TEMPLATE, solo, first, later, user_of_first, until=60
+    )
+    assert played.events("Reservation/later", "Waiting", "Available") == [
+        (0, "Waiting"),
+        (30, "Available"),
+    ]

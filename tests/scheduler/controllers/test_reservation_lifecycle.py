@@ -9,6 +9,7 @@ import pytest
 from harness.builders import make_node, make_pod, make_reservation
 from harness.driver import Driver
 from harness.objects import Raw, node, pod, reservation
+from harness.scenarios import play, step
 from harness.world import World
 from holdfast.api.reservation import ReservationStatus
 from holdfast.scheduler.cluster.decisions import Decision, SetReservationStatus
@@ -203,6 +204,21 @@ class TestWaiting:
         world.put(pod("long", cpu="8", nodeName="n1"), pod("short", cpu="5", nodeName="n2"))
         world.put(reservation("r", cpu="4", preAllocation=True))
         assert world.status("r")["nodeName"] == "n2"
+
+    def test_why_it_had_no_node_before_is_not_why_it_waits(self) -> None:
+        opens = step(
+            "5s", patch={"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": None}}}
+        )
+        played = play(
+            node("n1", cpu="8", unschedulable=True),
+            pod("p", cpu="8", nodeName="n1"),
+            reservation("r", cpu="4", preAllocation=True),
+            opens,
+            until=20,
+        )
+        told = {e.event: e.message for e in played.result.timeline if e.object == "Reservation/r"}
+        assert "unschedulable" in told["Unschedulable"]
+        assert told["Waiting"] == ""
 
 
 class TestResize:

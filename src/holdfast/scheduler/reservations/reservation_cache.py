@@ -248,6 +248,7 @@ class ReservationCache(ReservationIndex):
         assert pod is not None
         self._ledger.reserve(pod, row, reservation.amounts)
         reservation.node_gone = False
+        reservation.message = ""
         may_wait = reservation.pre_allocation and not reservation.replaces_virtual
         if reservation.victims or (may_wait and not self.has_capacity(reservation)):
             self.waiting.join(reservation)

@@ -128,7 +128,10 @@ class ClaimHandlers(HolderClaims):
         self._holds_decided.pop(key, None)
         self._holder_outdated(key)
         if before is not None and holder is None:
-            self._cluster.changed(Change.DEVICES)  # claims with these devices are no longer preempted
+            # Claims with these devices are no longer preempted; reservations may wait for the pods that
+            # have them now.
+            self._log(self._rows_of(before.held))
+            self._cluster.changed(Change.DEVICES)
         rest = self._rest_of(key, holder, written=True) if holder is not None else None
         is_settled = after is None or has_devices(after.status.allocation, rest)
         for each in (before, holder):
