@@ -15,7 +15,7 @@ from holdfast.snapshot.cluster_objects import of_objects
 from holdfast.snapshot.snapshot_file import write_snapshot
 from holdfast.snapshot.snapshot_header import SnapshotHeader
 from sim.what_if.clusters import cluster as objects_of
-from sim.what_if.clusters import node, pod, priority, workload
+from sim.what_if.clusters import node, pod, priority, template, workload
 from sim.what_if.test_answer import schema
 
 CLUSTER = [node("n1"), node("n2"), workload("web", 4)]
@@ -41,6 +41,39 @@ def test_the_table(snapshot: str, tmp_path: Path) -> None:
     assert ["Deployment/default/new", "new", "4", "n1", "(2),", "n2", "(2)"] in lines
     assert any(line[:3] == ["Deployment/default/new", "new", "2"] for line in lines)
     assert done.out.rstrip().endswith("4 placed, 2 newly pending.")
+
+
+@pytest.mark.parametrize(
+    ("reservations", "pods", "nodes"),
+    [
+        ({}, 4, "n1 (4)"),
+        ({"one": "1"}, 1, "n1 by reservation one"),
+        ({"one": "1"}, 4, "n1 (4), 1 of them by reservation one"),
+        ({"one": "2"}, 2, "n1 (2) by reservation one"),
+        ({"one": "1", "two": "1"}, 2, "n1 (2) by reservation one, two"),
+        ({"one": "2", "two": "1"}, 4, "n1 (4), 3 of them by reservation one (2), two"),
+    ],
+)
+def test_the_table_counts_the_pods_that_use_a_reservation(
+    reservations: dict[str, str], pods: int, nodes: str, tmp_path: Path
+) -> None:
+    made = [
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": name},
+            "spec": {
+                "template": template(name, cpu),
+                "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
+                "allocateOnce": cpu == "1",
+            },
+        }
+        for name, cpu in reservations.items()
+    ]
+    path = _file(tmp_path, "cluster.yaml", node("n1", "8"), workload("web", 0), *made)
+    done = call("what-if", path, "--scale", f"deployment/web={pods}")
+    [row] = [line for line in done.out.splitlines() if line.lstrip().startswith("Deployment/")]
+    assert row.split(None, 3)[3].rstrip() == nodes
 
 
 def test_json_is_as_its_schema_says(snapshot: str) -> None:

@@ -1,7 +1,7 @@
 """The tables of `holdfast what-if`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.api.plurals import number_of
 from holdfast.api.quantity import shown
@@ -92,11 +92,11 @@ def _placed(answer: WhatIfAnswer) -> TextTable:
     )
     groups = by_workload(answer.placed)
     for (workload, was), pods in [*groups.items()][:_MOST_ROWS]:
-        nodes = Counter(each.node for each in pods)
-        reserved = {each.reservation for each in pods if each.reservation}
-        where = _few([f"{node} ({n})" if n > 1 else node for node, n in sorted(nodes.items())])
-        if reserved:
-            where += f" by reservation {_few(sorted(reserved))}"
+        where = _tallied(each.node for each in pods)
+        if allocated := [each.reservation for each in pods if each.reservation]:
+            some = f", {len(allocated)} of them" if len(allocated) < len(pods) else ""
+            only = len(set(allocated)) == 1
+            where += f"{some} by reservation {allocated[0] if only else _tallied(allocated)}"
         table.add(workload, was, str(len(pods)), where, styled=1, style="green")
     _note_more(table, len(groups))
     return table
@@ -189,6 +189,11 @@ def _percent(share: float) -> str:
 
 def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
+
+
+def _tallied(names: Iterable[str]) -> str:
+    """Each name once, with how often it occurs if that is more than once: `n1 (2), n2`."""
+    return _few([f"{name} ({n})" if n > 1 else name for name, n in sorted(Counter(names).items())])
 
 
 def _few(names: Sequence[str]) -> str:
