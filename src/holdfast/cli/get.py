@@ -115,10 +115,10 @@ def get(
 ) -> None:
     """Show reservations, holds, pods, nodes and queues.
 
-    `pods` shows the reservation that each pod uses. `nodes` shows what is requested, held by
-    reservations and free on each node, as the scheduler counts it. `queue` lists pending pods and
-    reservations in scheduling order; `queues` lists the Queue objects. For reservations that start
-    later, `reservations` shows the state of the plan and when they start.
+    `pods` shows the reservation that each pod uses. `nodes` shows what is held by reservations and
+    free on each node, as the scheduler counts it; with `-o wide` also what is requested. `queue`
+    lists pending pods and reservations in scheduling order; `queues` lists the Queue objects. For
+    reservations that start later, `reservations` shows the state of the plan and when they start.
 
     Pods, pod groups and pending pods are those of one namespace unless -A is given. Reservations,
     holds, schedules, nodes and queues have no namespace.
