@@ -340,6 +340,19 @@ READY = {"type": "Ready", "status": "True"}
             },
             ["x", "c", "i", "a=b"],
         ),
+        ("", "resourcequotas", {"spec": {"hard": {"pods": "5"}}, "status": {}}, ["x", "", "", "24h"]),
+        (
+            "",
+            "resourcequotas",
+            {
+                "spec": {"hard": {"pods": "9"}},
+                "status": {
+                    "hard": {"pods": "5", "limits.cpu": "2", "cpu": "1"},
+                    "used": {"pods": "3", "limits.cpu": "1"},
+                },
+            },
+            ["x", "cpu: 0/1, pods: 3/5", "limits.cpu: 1/2", "24h"],
+        ),
     ],
 )
 def test_kinds(group: str, plural: str, raw: dict[str, Any], expected: list[Any]) -> None:

@@ -92,8 +92,9 @@ def _metric(metric: Raw) -> str:
 
 
 def _quota(raw: Raw, now: float) -> list[Any]:
-    hard = (raw.get("spec") or {}).get("hard") or {}
-    used = (raw.get("status") or {}).get("used") or {}
+    """What the quota controller has counted; the spec says nothing of usage."""
+    status = raw.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
     texts = {name: f"{name}: {used.get(name, 0)}/{amount}" for name, amount in sorted(hard.items())}
     limits = [text for name, text in texts.items() if name.startswith("limits.")]
     requests = [text for name, text in texts.items() if not name.startswith("limits.")]
