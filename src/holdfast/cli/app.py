@@ -11,6 +11,7 @@ error; 130 interrupted; 141 the reader of the output has closed it, as of a proc
 import gc
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -140,12 +141,17 @@ def load_command(name: str) -> Any:
     module, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
-        only = typer.Typer(rich_markup_mode=None, add_completion=False)
-        only.command(name, cls=HelpfulCommand)(found)
-        found = only
+        return single_command(name, found)
     command = typer.main.get_command(found)
     command.name = name
     return command
+
+
+def single_command(name: str, function: Callable[..., None]) -> Any:
+    """The command whose options and arguments are the parameters of a function."""
+    only = typer.Typer(rich_markup_mode=None, add_completion=False)
+    only.command(name, cls=HelpfulCommand)(function)
+    return typer.main.get_command(only)
 
 
 app = typer.Typer(

@@ -14,6 +14,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from holdfast.cli.options import AllNamespaces, Context, Kubeconfig, Namespace, Snapshot
+
 _NO_SPACE, _NO_FILES = 2, 4
 
 
@@ -83,15 +85,16 @@ def complete(words: Sequence[str]) -> None:
 
 
 def answer(words: list[str]) -> CompletionAnswer:
-    from holdfast.cli.app import COMMANDS, app, cluster_flags, load_command
+    from holdfast.cli.app import COMMANDS, app, cluster_flags, load_command, single_command
 
     *before, last = words
     flags, before = cluster_flags(before)
     group: Any = typer.main.get_command(app)
     context = group.make_context("holdfast", [], resilient_parsing=True)
     if not before:
-        commands = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-        return _options(group, context, last) if last.startswith("-") else _starting(commands, last)
+        start = single_command("holdfast", _start_of_line)
+        start.params += group.params
+        return _parameter(start, "holdfast", context, flags, last)
     name, *before = before
     if name not in COMMANDS:
         return CompletionAnswer([])
@@ -109,6 +112,23 @@ def answer(words: list[str]) -> CompletionAnswer:
         if command is None:
             return CompletionAnswer([])
     return _parameter(command, name, context, [*flags, *before], last)
+
+
+def _commands(incomplete: str) -> list[tuple[str, str]]:
+    from holdfast.cli.app import COMMANDS
+
+    return [(name, summary) for name, (_, summary) in COMMANDS.items()]
+
+
+def _start_of_line(
+    command: Annotated[str | None, typer.Argument(autocompletion=_commands)] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    snapshot: Snapshot = None,
+) -> None:
+    """What a line begins with: options of the cluster, and the command."""
 
 
 def _parameter(command: Any, name: str, parent: Any, before: list[str], last: str) -> CompletionAnswer:
