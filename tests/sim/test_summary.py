@@ -1,6 +1,7 @@
 """The figures of a run."""
 
 from harness.scenarios import NODE, joined, pod_text, simulate
+from holdfast.sim.figures import figures
 from holdfast.sim.report.page import run_page
 
 
@@ -23,6 +24,21 @@ def test_the_figures_add_up() -> None:
     assert summary["nodes"] == {"total": 1, "used": 1, "peak": 1}
     assert summary["utilisation"] == {"cpu": {"mean": 0.75, "end": 0.5}}
     assert summary["unschedulable"] == {"Insufficient cpu": 1}
+
+
+def test_no_wait_is_not_a_wait_of_0s() -> None:
+    group = (
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"
+        "metadata: {name: g}\nspec: {minMember: 1}\n"
+    )
+    mark = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+    result = simulate(joined(NODE, group, pod_text("big", "9", metadata=mark)), until=20)
+    nothing = dict.fromkeys(("mean", "max", "median", "p95", "p99"))
+    assert result.summary["wait"] == nothing
+    assert result.summary["jobs"] == {"created": 1, "ready": 0, "wait": nothing}
+    shown = figures(result)
+    assert shown["jobs ready"] == "0 of 1"
+    assert {value for name, value in shown.items() if "wait" in name} == {"-"}
 
 
 def test_utilisation_follows_nodes_that_come_and_go() -> None:

@@ -76,13 +76,14 @@ def _starvation(figures: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def time_text(seconds: float) -> str:
-    return format_duration(round(seconds, 3))
+def time_text(seconds: float | None) -> str:
+    """A time of nothing is `-`."""
+    return "-" if seconds is None else format_duration(round(seconds, 3))
 
 
-def wait_text(seconds: float) -> str:
+def wait_text(seconds: float | None) -> str:
     """From a minute on in whole seconds."""
-    return time_text(round(seconds) if seconds >= 60 else seconds)
+    return time_text(round(seconds) if seconds is not None and seconds >= 60 else seconds)
 
 
 def share(value: float) -> str:

@@ -114,20 +114,21 @@ def summary(
 # Waiting times
 
 
-def wait_figures(waits: Sequence[float]) -> dict[str, float]:
+def wait_figures(waits: Sequence[float]) -> dict[str, float | None]:
+    """None if there are no waits, which are not short waits."""
     ordered = sorted(waits)
     return {
-        "mean": round(sum(waits) / len(waits), 6) if waits else 0.0,
-        "max": round(max(waits, default=0.0), 6),
+        "mean": round(sum(waits) / len(waits), 6) if waits else None,
+        "max": percentile(ordered, 100),
         "median": percentile(ordered, 50),
         "p95": percentile(ordered, 95),
         "p99": percentile(ordered, 99),
     }
 
 
-def percentile(ordered: Sequence[float], percent: int) -> float:
+def percentile(ordered: Sequence[float], percent: int) -> float | None:
     """The nearest rank: the smallest value that at least this percentage does not exceed."""
-    return round(ordered[ceil(len(ordered) * percent / 100) - 1], 6) if ordered else 0.0
+    return round(ordered[ceil(len(ordered) * percent / 100) - 1], 6) if ordered else None
 
 
 def _job_figures(created: dict[str, float], timeline: Iterable[TimelineEntry]) -> dict[str, Any]:

@@ -54,6 +54,13 @@ class Checked(HTMLParser):
         self.open.pop()
 
 
+def compared(page: str, label: str) -> list[tuple[str, str]]:
+    """The classes and texts of a row's cells."""
+    row = re.search(rf"<tr[^>]*><th scope=\"row\">{label}</th>(.*?)</tr>", page)
+    assert row is not None
+    return re.findall(r"<td class=\"([^\"]*)\">(.*?)</td>", row[1])
+
+
 def checked(page: str) -> Checked:
     parser = Checked()
     parser.feed(page)
@@ -196,9 +203,7 @@ def test_a_comparison_has_differences_from_the_first_run(tmp_path: Path) -> None
     runs = [simulate(text, 60, history=True) for text in (SCENARIO, more)]
     page = written(tmp_path, *runs)
     checked(page)
-    row = re.search(r"<tr><th scope=\"row\">pods pending at the end</th>(.*?)</tr>", page)
-    assert row is not None
-    assert re.findall(r"<td class=\"([^\"]*)\">(.*?)</td>", row[1]) == [
+    assert compared(page, "pods pending at the end") == [
         ("n", "1"),
         ("n", "0"),
         ("n better", "−1 (−100%)"),
@@ -209,6 +214,41 @@ def test_a_comparison_has_differences_from_the_first_run(tmp_path: Path) -> None
         "utilisation-cpu",
         "waits",
     ]
+
+
+def test_more_binds_because_pods_were_created_again_are_not_better(tmp_path: Path) -> None:
+    again = joined(
+        SCENARIO,
+        step_text("20s", "delete: {kind: Pod, name: web, namespace: default}"),
+        pod_text("web-again", "2", runs_for="30s", at="21s"),
+    )
+    page = written(tmp_path, *(simulate(text, 60, history=True) for text in (SCENARIO, again)))
+    assert compared(page, "pods created") == [("n", "2"), ("n", "3"), ("n ", "+1 (+50%)")]
+    assert compared(page, "pods bound") == [("n", "1"), ("n", "2"), ("n ", "+1 (+100%)")]
+
+
+def test_a_run_that_bound_no_pod_has_no_shorter_waits(tmp_path: Path) -> None:
+    late = joined(NODE, pod_text("first", "4", runs_for="30s"), pod_text("second", "4"))
+    none = joined(NODE, pod_text("first", "9"), pod_text("second", "9"))
+    page = written(tmp_path, *(simulate(text, 60, history=True) for text in (late, none)))
+    for label in ("mean wait", "median wait", "95th percentile of waits", "longest wait"):
+        assert compared(page, label)[1:] == [("n", "-"), ("n ", "")]
+
+
+@pytest.mark.parametrize(("jobs", "style"), [(["a", "b"], "n better"), (["b"], "n ")])
+def test_jobs_ready_are_judged_out_of_as_many_jobs(jobs: list[str], style: str, tmp_path: Path) -> None:
+    def groups(names: list[str], cpu: str) -> str:
+        head = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"
+        marks = [{"annotations": {"scheduling.k8s.io/group-name": name}} for name in names]
+        return joined(
+            NODE,
+            *(f"{head}metadata: {{name: {name}}}\nspec: {{minMember: 1}}\n" for name in names),
+            *(pod_text(name, cpu, metadata=mark) for name, mark in zip(names, marks, strict=True)),
+        )
+
+    runs = [groups(jobs, "9"), groups(["a", "b"], "1")]
+    page = written(tmp_path, *(simulate(text, 60, history=True) for text in runs))
+    assert compared(page, "jobs ready") == [("n", "0"), ("n", "2"), (style, "+2")]
 
 
 def test_many_nodes_and_pods_make_a_page_of_bounded_size(tmp_path: Path) -> None:
