@@ -10,6 +10,8 @@ from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
+NO_ALLOCATE = "The configuration has no allocate action: no pod is scheduled"
+"""Of a scheduler with other actions only."""
 _FEW = 3
 
 

@@ -355,6 +355,11 @@ class Scheduler:
         return next((action for action in self._actions if isinstance(action, PreemptAction)), None)
 
     @property
+    def allocates(self) -> bool:
+        """Whether it has the `allocate` action."""
+        return any(isinstance(action, Allocate) for action in self._actions)
+
+    @property
     def preempts(self) -> bool:
         """Whether it has the `preempt` action."""
         return self._preempt() is not None

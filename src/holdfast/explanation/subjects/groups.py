@@ -6,7 +6,7 @@ from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.own_starts import following_text, gang_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
-from holdfast.explanation.phrases import job_text
+from holdfast.explanation.phrases import NO_ALLOCATE, job_text
 from holdfast.explanation.repairs.gang_changes import preemption_text, same_names, waiting_members
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.blocked_members import explain_blocked_members, same_domain
@@ -92,6 +92,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         if not job.members:
             report.details.append(f"no pod belongs to it; pods join it by {_joined_by(job)}")
         return "It has too few pods."
+    if not snapshot.scheduler.allocates:
+        return f"{NO_ALLOCATE} (see --config)."
     with attempt(snapshot, job) as tried:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:

@@ -21,7 +21,7 @@ from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.own_starts import NO_START, following_text, queue_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
-from holdfast.explanation.phrases import in_time, job_text, pods_text
+from holdfast.explanation.phrases import NO_ALLOCATE, in_time, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of, terminating_on
 from holdfast.explanation.repairs.gang_changes import (
     waiting_members,
@@ -148,6 +148,10 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         )
         consider_scheduler(snapshot, subject, pod, advisor)
         report.advice = advisor.advice
+        return
+    if not scheduler.allocates:
+        report.summary = f"{NO_ALLOCATE} (see --config)."
+        report.details += details_of(snapshot, pod, placing) if placing.message else []
         return
     refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
     if pod.gates:

@@ -15,7 +15,7 @@ from holdfast.explanation.advice.planned_reservations import (
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.facts.claim_details import held_devices
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
-from holdfast.explanation.phrases import in_time
+from holdfast.explanation.phrases import NO_ALLOCATE, in_time
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.gang_members import explain_member
@@ -175,6 +175,9 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
         )
         consider_scheduler(snapshot, Subject.of(pod), pod, advisor)
         report.advice = advisor.advice
+    elif not scheduler.allocates:
+        report.summary = f"{NO_ALLOCATE}, and no reservation (see --config)."
+        report.details += details_of(snapshot, pod, placing) if placing.message else []
     elif (job := snapshot.cluster.jobs.of(pod)) is not None:
         explain_member(snapshot, job, pod, placing, advisor, report)
         report.details += _preemption(snapshot, reservation) if placing.message else []

@@ -204,6 +204,11 @@ def test_actions_without_preempt_are_cautioned_against(actions: Any) -> None:
     assert loaded(actions="allocate, preempt").cautions == loaded().cautions == ()
 
 
+def test_actions_without_allocate_are_cautioned_against() -> None:
+    said = 'actions: "allocate" is not listed: no pod is scheduled'
+    assert loaded(actions="backfill, reserve, preempt, reclaim").cautions == (said,)
+
+
 @pytest.mark.parametrize("given", [True, False, "easy", "conservative"])
 def test_backfill_is_a_boolean_or_a_policy(given: object) -> None:
     [(_, arguments)] = actions_of(actions=[{"name": "reserve", "arguments": {"backfill": given}}])

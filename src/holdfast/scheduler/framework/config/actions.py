@@ -61,6 +61,9 @@ _ARGUMENTS: Mapping[str, type[Section]] = {
     "reclaim": NoArguments,
 }
 
+# What kube-scheduler does in any case, and is easily left out by mistake.
+_WITHOUT = {"allocate": "no pod is scheduled", "preempt": "no pod preempts another"}
+
 # Volcano's actions without a counterpart here: pods are enqueued at once, and nothing is shuffled.
 _NOT_NEEDED = frozenset({"enqueue", "shuffle", "elect"})
 
@@ -108,8 +111,10 @@ def read_actions(
 
 def actions_left_out(actions: Iterable[ActionConfig]) -> Iterator[str]:
     """Warnings about actions that are not listed, and so do not run."""
-    if all(action.name != "preempt" for action in actions):
-        yield 'actions: "preempt" is not listed: no pod preempts another'
+    listed = {action.name for action in actions}
+    for name, effect in _WITHOUT.items():
+        if name not in listed:
+            yield f'actions: "{name}" is not listed: {effect}'
 
 
 def _listed(actions: object, problems: Problems) -> list[tuple[str, str, dict[str, Any]]]:
