@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from rich.console import Console
 from harness.objects import pod, reservation
 from harness.served_cluster import ServedCluster, call
 from harness.up_process import PODS, Running
-from holdfast.cli.client import POD
+from holdfast.cli.client import POD, Raw
+from holdfast.cli.demo.chapters import starving_gang
 from holdfast.cli.demo.objects import Manifests
 from holdfast.cli.demo.site import Site
-from holdfast.cli.demo.stage import CheckFailed, DemoCluster, Seen, Stage
+from holdfast.cli.demo.stage import CheckFailed, DemoCluster, Look, Ref, Seen, Stage
 from holdfast.kube.client import Client
+from holdfast.kube.client_settings import Access
 from holdfast.kube.kubeconfig import find_access
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -158,6 +161,45 @@ def test_a_failed_check_shows_the_events_of_the_object(tmp_path: Path) -> None:
     assert lines[4].startswith("  FailedScheduling: 0/1 nodes are available: 1 Insufficient cpu.")
     assert lines[5] == "events of Pod none:"
     assert "not found" in lines[6]
+
+
+class _UnheldStage(Stage):
+    """Commands and checks do nothing, until the holds of the gang are not there."""
+
+    async def apply(self, *_: object, **__: object) -> None: ...
+
+    async def delete_pods(self, *_: object, **__: object) -> None: ...
+
+    async def reservations(self) -> dict[str, Raw]:
+        return {}
+
+    async def check(self, expected: str, look: Look, about: Sequence[Ref] = (), hint: str = "") -> None:
+        if "holds" in expected:
+            await super().check(expected, look, (), hint)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own cluster", "another cluster"])
+def test_holds_that_do_not_come_may_be_due_to_the_threshold_that_was_given(
+    tmp_path: Path, own: bool
+) -> None:
+    site = Site(("node-1",), 1000, {}, own=own)
+    stage = _UnheldStage(
+        Client(Access("https://127.0.0.1:1")),
+        site,
+        Manifests(site, "default", "x"),
+        DemoCluster("", "", "default", ""),
+        tmp_path,
+        Console(quiet=True),
+        0,
+    )
+    with pytest.raises(CheckFailed) as error:
+        asyncio.run(starving_gang(stage, "10s"))
+    seen = ["expected: 2 holds for the gang", "seen: 0 holds", "after 0s"]
+    hint = (
+        "hint: starvingJobTimeThreshold of the cluster's scheduler may be longer than the 10s of "
+        "--starvation-threshold"
+    )
+    assert error.value.lines == (seen if own else [*seen, hint])
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,13 @@ async def starving_gang(stage: Stage, threshold: str) -> None:
         holds = [raw for raw in (await stage.reservations()).values() if _is_starvation_hold(raw)]
         return Seen(len(holds) >= members, f"{len(holds)} holds")
 
-    await stage.check(f"{members} holds for the gang", held, [(POD, "train-0")])
+    hint = (
+        "starvingJobTimeThreshold of the cluster's scheduler may be longer than the "
+        f"{threshold} of --starvation-threshold"
+    )
+    await stage.check(
+        f"{members} holds for the gang", held, [(POD, "train-0")], "" if site.own else hint
+    )
     await stage.holdfast("get", "holds", *([] if site.own else sorted(await stage.reservations())))
     await stage.delete_pods(small[1:2])
     await stage.apply("later.yaml", manifests.pod("small-later", 2), comment=f"{site.cpu(2)} CPU")

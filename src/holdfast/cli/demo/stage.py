@@ -190,13 +190,15 @@ class Stage:
 
     # Checks
 
-    async def check(self, expected: str, look: Look, about: Sequence[Ref] = ()) -> None:
-        """Looks until it is as expected, then prints that it is. Raises CheckFailed."""
+    async def check(self, expected: str, look: Look, about: Sequence[Ref] = (), hint: str = "") -> None:
+        """Looks until it is as expected, then prints that it is. Raises CheckFailed; `hint` is a likely
+        cause."""
         deadline, pause = time.monotonic() + self._patience, _FIRST_LOOK
         while not (seen := await look()).fits:
             if time.monotonic() > deadline:
-                lines = [f"expected: {expected}", f"seen: {seen.text}"]
-                raise CheckFailed([*lines, f"after {self._patience:g}s", *await self._events(about)])
+                lines = [f"expected: {expected}", f"seen: {seen.text}", f"after {self._patience:g}s"]
+                hints = [f"hint: {hint}"] if hint else []
+                raise CheckFailed([*lines, *await self._events(about), *hints])
             await asyncio.sleep(pause)
             pause = min(_LAST_LOOK, pause * 1.5)
         self._console.print(f"   ✓ {expected}", style="green", soft_wrap=True)
