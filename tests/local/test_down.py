@@ -2,6 +2,7 @@
 
 import os
 import select
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -160,9 +161,45 @@ def test_a_file_has_one_process(folder: Path) -> None:
         assert not (folder / "none").exists(), "that it cannot be written does not matter"
 
 
-def test_a_data_directory_has_one_process(folder: Path) -> None:
-    with Running(folder, "--no-dashboard", "--data-dir", "data"):
-        again = [*UP, "--data-dir", "data", "--kubeconfig-out", "k"]
-        done = subprocess.run(again, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "data: is the data directory of a cluster that runs as process" in done.stderr
+@pytest.mark.parametrize(
+    ("first", "second", "message", "command", "other"),
+    [
+        ([], [], "{}/holdfast.kubeconfig: is the kubeconfig", "holdfast down", "--kubeconfig-out"),
+        (
+            ["--kubeconfig-out", "k"],
+            ["--kubeconfig-out", "k", "--data-dir", "data"],
+            "{}/k: is the kubeconfig",
+            "holdfast down --kubeconfig {}/k",
+            "--kubeconfig-out",
+        ),
+        *(
+            (
+                ["--data-dir", "data", *first],
+                ["--data-dir", "data", *second],
+                "data: is the data directory",
+                "holdfast down --data-dir data",
+                "--data-dir",
+            )
+            for first, second in (
+                ([], []),
+                ([], ["--kubeconfig-out", "k"]),
+                (["--kubeconfig-out", "k"], ["--kubeconfig-out", "k"]),
+            )
+        ),
+    ],
+)
+def test_a_second_cluster_is_refused_with_the_command_that_stops_the_first(
+    folder: Path, first: list[str], second: list[str], message: str, command: str, other: str
+) -> None:
+    up = subprocess.run([*UP, *first], capture_output=True, text=True, timeout=60)
+    try:
+        again = subprocess.run([*UP, *second], capture_output=True, text=True, timeout=60)
+        assert (again.returncode, again.stdout) == (1, "")
+        process, command = detached_process(up.stdout), command.format(folder)
+        assert again.stderr == (
+            f"error: {message.format(folder)} of a cluster that runs as process {process}; stop that "
+            f"one with `{command}`, or name another with {other}\n"
+        )
+        assert call(shlex.split(command)[1:]) == 0
+    finally:
+        end_detached(up.stdout)

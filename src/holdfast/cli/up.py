@@ -246,23 +246,25 @@ def _stops(kubeconfig: Path, data_dir: Path | None) -> str:
 def _process_files(settings: "UpSettings") -> Iterator[None]:
     """The files by which `holdfast down` finds this process. Raises Failure if another process runs a
     cluster with this kubeconfig or data directory."""
-    files = {process_file(settings.kubeconfig): settings.kubeconfig}
-    if settings.folder is not None:
-        files.setdefault(process_file(kubeconfig_in(settings.folder.absolute())), settings.folder)
+    kubeconfig, folder = settings.kubeconfig, settings.folder
+    files: dict[Path, tuple[str, str, str]] = {}
+    """What each file is of, the command that stops its process, and the option that avoids it."""
+    if folder is not None:  # first: with another kubeconfig, a used data directory is still used
+        own = kubeconfig_in(folder.absolute())
+        what = f"{folder}: is the data directory"
+        files[process_file(own)] = (what, _stops(own, folder), "--data-dir")
+    what = f"{kubeconfig}: is the kubeconfig"
+    files.setdefault(process_file(kubeconfig), (what, _stops(kubeconfig, None), "--kubeconfig-out"))
     with ExitStack() as ends:
-        for file, belongs_to in files.items():
+        for file, (what, command, other) in files.items():
             try:
                 ends.enter_context(ProcessFile(file))
             except ClusterRuns as error:
-                is_folder = belongs_to == settings.folder
-                what = "data directory" if is_folder else "kubeconfig"
-                other = "--data-dir" if is_folder else "--kubeconfig-out"
                 raise Failure(
                     1,
                     [
-                        f"{belongs_to}: is the {what} of a cluster that runs as process "
-                        f"{error.process}; stop that one with `holdfast down`, or name another "
-                        f"with {other}"
+                        f"{what} of a cluster that runs as process {error.process}; stop that one "
+                        f"with `{command}`, or name another with {other}"
                     ],
                 ) from None
         yield
