@@ -19,6 +19,11 @@ from holdfast.cli.options import Failure
 
 COMMAND = [sys.executable, "-m", "holdfast", "up", "--detach"]
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: mine}, status: {capacity: {cpu: '4'}}}"
+WITHOUT_PREEMPT = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+actions: allocate, backfill
+"""
 
 
 class Folder:
@@ -104,6 +109,15 @@ def test_manifests_can_come_from_stdin(folder: Folder) -> None:
     assert node["metadata"]["name"] == "mine"
 
 
+def test_warnings_are_printed_where_it_was_typed(folder: Folder) -> None:
+    done = folder.up("--no-dashboard", "--config", "-", stdin=WITHOUT_PREEMPT)
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: -: actions: ")
+    assert "preempt" in done.stderr
+    assert done.stderr in (folder.path / "holdfast.kubeconfig.log").read_text()
+    assert "warning: " not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -143,8 +157,8 @@ def test_a_cluster_that_is_not_waited_for_does_not_go_on(monkeypatch: pytest.Mon
     os.close(reading)
     monkeypatch.setenv(READY_DESCRIPTOR, str(writing))
     with pytest.raises(Failure, match="the process that started this one ended"):
-        announce("ready\n")
-    announce("without --detach no process is notified")
+        announce("ready\n", [])
+    announce("without --detach no process is notified", [])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
     this process                       the detached process (new session)
     start ────────────────────────────► reads its options, starts
     wait for the end of the pipe        │ serves
-      status 0, with the banner ◄────── announce: writes the banner, closes the pipe
+      status 0, with the banner ◄────── announce: writes banner and warnings, closes the pipe
       its errors and its status ◄────── or ends before that
 
 The number of the pipe's descriptor is in an environment variable, as systemd gives NOTIFY_SOCKET to a
@@ -13,6 +13,7 @@ address would have been printed nowhere.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -49,14 +50,16 @@ def detach(words: Sequence[str], log: Path, stops: str, reads_stdin: bool = Fals
         os.close(writing)
     try:
         with os.fdopen(reading, encoding="utf-8") as pipe:
-            banner = pipe.read()
-        status = 0 if banner else process.wait()
+            announced = pipe.read()
+        status = 0 if announced else process.wait()
     except BaseException:
         _stop(process)
         raise
-    if not banner:
+    if not announced:
         raise Failure(_exit_status(status), output.discard(), as_it_is=True)
     os.close(output.descriptor)
+    banner, warnings = json.loads(announced)
+    sys.stderr.writelines(f"{warning}\n" for warning in warnings)
     sys.stdout.write(banner + how_to_stop(output.path, stops))
     process.returncode = 0  # it goes on; without this Popen warns that it was not waited for
 
@@ -65,15 +68,15 @@ def how_to_stop(log: Path, command: str) -> str:
     return f"Runs in the background, log in {log}\nTo stop it: {command}\n"
 
 
-def announce(banner: str) -> None:
-    """Tells the process that waits in `detach`, if there is one, that this one is ready. Raises
-    Failure if that process is gone."""
+def announce(banner: str, warnings: Sequence[str]) -> None:
+    """Tells the process that waits in `detach`, if there is one, that this one is ready, and what to
+    print on stdout and stderr. Raises Failure if that process is gone."""
     number = os.environ.pop(READY_DESCRIPTOR, "")
     if not number:
         return
     try:
         with os.fdopen(int(number), "w", encoding="utf-8") as pipe:
-            pipe.write(banner)
+            json.dump([banner, list(warnings)], pipe)
     except BrokenPipeError:
         raise Failure(
             1, ["the process that started this one ended before the cluster was up"]

@@ -30,7 +30,6 @@ from holdfast.cli.options import (
     optional,
     read_jobs_run_for,
     read_open_paths,
-    warn_of_plugins,
 )
 from holdfast.cli.process_file import ClusterRuns, ProcessFile, process_file
 from holdfast.local.node_objects import DEFAULT_SHAPE, MOST_GPUS, NodeShape
@@ -184,9 +183,10 @@ def up(
         return
     log_to_stderr()
     setup = load_setup(config)
-    warn_of_plugins([setup])
-    for warning in setup.configuration.cautions:
-        typer.echo(f"warning: {config}: {warning}", err=True)
+    cautions = [f"{config}: {caution}" for caution in setup.configuration.cautions]
+    warnings = [f"warning: {each}" for each in (*setup.registry.warnings, *cautions)]
+    for warning in warnings:
+        typer.echo(warning, err=True)
     from holdfast.local.up import NotApplied, UpSettings
 
     try:
@@ -207,7 +207,8 @@ def up(
             jobs_run_for=run_for,
         )
         with _process_files(settings):
-            asyncio.run(_serve(settings, None if no_dashboard else dashboard_port or 0, config))
+            port_of_dashboard = None if no_dashboard else dashboard_port or 0
+            asyncio.run(_serve(settings, port_of_dashboard, config, warnings))
     except (InvalidInput, NotApplied) as error:
         raise Failure(1, error.problems) from None
     except OSError as error:
@@ -281,8 +282,10 @@ def _load(flag: str, files: Sequence[str]) -> list[Document]:
     return found
 
 
-async def _serve(settings: "UpSettings", dashboard_port: int | None, config: str | None) -> None:
-    """Serves the cluster, and its dashboard unless the port is None."""
+async def _serve(
+    settings: "UpSettings", dashboard_port: int | None, config: str | None, warnings: Sequence[str]
+) -> None:
+    """Serves the cluster, and its dashboard unless the port is None. The warnings were printed."""
     from holdfast.local.up import serve
 
     async with AsyncExitStack() as ends:
@@ -295,7 +298,7 @@ async def _serve(settings: "UpSettings", dashboard_port: int | None, config: str
                 address = dashboard.address
             banner = "".join(f"{line}\n" for line in _banner(running, settings, address))
             typer.echo(banner, nl=False)
-            announce(banner)
+            announce(banner, warnings)
 
         await serve(settings, started)
 
