@@ -14,16 +14,17 @@ from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.apiserver.system_objects import bootstrap, ensure_definition
+from holdfast.local.clock import VirtualClock
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Raw, Store
 from holdfast.local.timeline import Timeline, TimelineEntry
-from holdfast.sim.clock import VirtualClock
+from holdfast.sim.clock import START
 
 
 class EmbeddedStage:
     def __init__(self) -> None:
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(START)
         self.timeline = Timeline(self.clock)
         self._store = Store()
         # A scenario deletes a namespace at a moment, as in a simulation.

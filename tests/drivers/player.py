@@ -12,11 +12,11 @@ from holdfast.api import names
 from holdfast.api.documents import Document
 from holdfast.api.kinds import KINDS, KindInfo, kind_info
 from holdfast.api.times import parse_duration as duration
+from holdfast.local.clock import VirtualClock
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.store.objects import Raw, StoreChange
 from holdfast.local.timeline import Timeline, TimelineEntry
 from holdfast.sim.action_runner import with_allocatable
-from holdfast.sim.clock import VirtualClock
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.scenario_actions import (
     Apply,

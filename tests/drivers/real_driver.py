@@ -31,7 +31,7 @@ from holdfast.kube.client import get, path_of
 from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError
 from holdfast.kube.kubeconfig import find_access
-from holdfast.local.clock import LocalClock
+from holdfast.local.clock import LocalClock, VirtualClock
 from holdfast.local.cluster_loop import served_components
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.endpoints import EndpointsController
@@ -44,7 +44,7 @@ from holdfast.local.store.store import Store
 from holdfast.local.timeline import CREATED, Timeline, TimelineEntry, TimelineRecorder, no_timeline
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.events import Event
-from holdfast.sim.clock import VirtualClock
+from holdfast.sim.clock import START
 from realserver.server import RealServer
 
 _IDLE = 120.0
@@ -82,7 +82,7 @@ class RealStage:
     def __init__(self, server: RealServer, schedulers: Path, simulated: Simulated) -> None:
         self._simulated = simulated
         self._schedulers = find_access(str(schedulers))
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(START)
         self.timeline = Timeline(self.clock)
         self.placed: Placed = set()
         """Which pod was bound when, where and through what, by what the server showed."""

@@ -12,10 +12,10 @@ from holdfast.kube.client import Client
 from holdfast.kube.flow_control import Clock
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.runner import Runner
+from holdfast.local.clock import VirtualClock
 from holdfast.local.setup import SchedulerFactory
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Decision
-from holdfast.sim.clock import VirtualClock
 
 Heard = Callable[[list[Decision]], None]
 """Called with the decisions of a round, before any of them is carried out."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from holdfast.local.clock import VirtualClock
 from holdfast.local.store.objects import Raw
-from holdfast.sim.clock import VirtualClock
 
 PATIENCE = 30.0
 """Seconds in which a watch shows what was written, on the slowest machine."""

@@ -168,11 +168,11 @@ def advise(
         read_resources,
     )
     from holdfast.sim.garbage import seldom_collected
-    from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.question import WhatIfQuestion, as_running
     from holdfast.sim.windows.window_answers import as_data
     from holdfast.sim.windows.window_search import WindowQuestion, WindowSearch
     from holdfast.snapshot.manifests import InvalidInput
+    from holdfast.snapshot.played_cluster import NotSettled
 
     check_priority(priority)
     if max_evictions is not None and max_evictions < 0:

@@ -132,9 +132,9 @@ def checked(
     from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.what_if.fit_check import check_fit
     from holdfast.sim.what_if.fit_formats import find_lines
-    from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.question import as_running
     from holdfast.snapshot.manifests import InvalidInput
+    from holdfast.snapshot.played_cluster import NotSettled
 
     if not documents:
         raise Failure(PROBLEM, ["-f: no documents"])

@@ -189,10 +189,10 @@ def answered(
     """Raises Failure."""
     from holdfast.cli.options import load_setup
     from holdfast.sim.what_if.changes import ChangeError
-    from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.node_shapes import ShapeError, read_shapes
     from holdfast.sim.what_if.question import WhatIfQuestion, as_running
     from holdfast.snapshot.manifests import InvalidInput
+    from holdfast.snapshot.played_cluster import NotSettled
 
     before = setup
     # A configuration is a change if there is no other; else it is what the cluster runs with.

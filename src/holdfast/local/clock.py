@@ -8,6 +8,8 @@ from holdfast.api.raw_objects import Key
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
 
+_DIGITS = 6
+
 
 class LocalClock(Protocol):
     @property
@@ -47,6 +49,40 @@ class RealClock:
         if second != self._second:
             self._second, self._stamp = second, format_time(second)
         return self._stamp
+
+
+class VirtualClock:
+    """Stands still until it is advanced, and never goes back. The scheduler and the objects use Unix
+    time; timelines and scenarios count seconds from the start, and only this class converts between the
+    two."""
+
+    def __init__(self, start: float) -> None:
+        self.t = 0.0
+        self._start = start
+        self._epoch = start
+        self._stamp = format_time(start)
+
+    def advance(self, t: float) -> None:
+        self.t = max(self.t, t)
+        self._epoch = self._start + self.t
+        self._stamp = format_time(self._epoch)
+
+    def advance_to_timer(self, due: float) -> None:
+        """Advances to a timer of the scheduler. What the core is then told as the time is no
+        earlier than that, whatever rounding does to it, so that the timer has run out."""
+        self.advance(self.since_start(due))
+        self._epoch = max(self._epoch, due)
+
+    def epoch(self) -> float:
+        """Now, as the core counts."""
+        return self._epoch
+
+    def stamp(self, after: float = 0.0) -> str:
+        """Now, or some seconds later, as a timestamp of objects."""
+        return format_time(self._start + self.t + after) if after else self._stamp
+
+    def since_start(self, epoch: float) -> float:
+        return round(epoch - self._start, _DIGITS)
 
 
 Order = tuple[int, int]

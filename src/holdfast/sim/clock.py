@@ -1,8 +1,4 @@
-"""The virtual clock, the timing annotations of objects, and a scenario's start time.
-
-The scheduler and the objects use Unix time; timelines and scenarios count seconds from the start. Only
-this module converts between the two.
-"""
+"""The timing annotations of objects, and a scenario's start time."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -10,47 +6,13 @@ from math import ceil
 from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
-from holdfast.api.times import format_time, parse_time
+from holdfast.api.times import parse_time
 from holdfast.local.node_objects import EXPECTED_COUNT
 from holdfast.local.store.objects import Raw
 from holdfast.sim.document_fields import hint, seconds
 from holdfast.snapshot.timestamps import past_times
 
 START = parse_time("2026-01-01T00:00:00Z")
-_DIGITS = 6
-
-
-class VirtualClock:
-    """Stands still until it is advanced, and never goes back."""
-
-    def __init__(self, start: float = START) -> None:
-        self.t = 0.0
-        self._start = start
-        self._epoch = start
-        self._stamp = format_time(start)
-
-    def advance(self, t: float) -> None:
-        self.t = max(self.t, t)
-        self._epoch = self._start + self.t
-        self._stamp = format_time(self._epoch)
-
-    def advance_to_timer(self, due: float) -> None:
-        """Advances to a timer of the scheduler. What the core is then told as the time is no
-        earlier than that, whatever rounding does to it, so that the timer has run out."""
-        self.advance(self.since_start(due))
-        self._epoch = max(self._epoch, due)
-
-    def epoch(self) -> float:
-        """Now, as the core counts."""
-        return self._epoch
-
-    def stamp(self, after: float = 0.0) -> str:
-        """Now, or some seconds later, as a timestamp of objects."""
-        return format_time(self._start + self.t + after) if after else self._stamp
-
-    def since_start(self, epoch: float) -> float:
-        return round(epoch - self._start, _DIGITS)
-
 
 # Timing annotations
 

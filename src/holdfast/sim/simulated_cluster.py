@@ -15,6 +15,7 @@ from holdfast.api.node import Device, Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.api.reservation import Reservation
+from holdfast.local.clock import VirtualClock
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import ENDED
 from holdfast.local.kubelet import BareReports
@@ -29,7 +30,7 @@ from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.audit import Audit
-from holdfast.sim.clock import START, VirtualClock
+from holdfast.sim.clock import START
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.run_history import RunHistory
 from holdfast.sim.summary import RunFigures

@@ -13,6 +13,8 @@ fed them and is only queried.
     reader            reads a cluster: the raw objects, or a scheduler that was fed them
     cluster_snapshot  ClusterSnapshot: the objects and the scheduler; amounts of resources per node
     cluster_changes   changes of objects, tried on a snapshot and undone
+    played_cluster    PlayedCluster: the scheduler and the components of a local cluster, on objects at
+                      one moment
 
 A snapshot file is a `v1` List in JSON, gzip-compressed or plain, whose first item is its header,
 `apiVersion: sim.holdfast.io/v1alpha1, kind: Snapshot`. The other items are objects as the API server
