@@ -100,18 +100,20 @@ def _says_start(report: Report) -> bool:
         "will in the next round",
         " has preempted ",
         " has reclaimed ",
+        " started, it fits ",
     )
     text = f"{report.summary} {' '.join(report.details)}"
     is_taken = " tried before it and take" in report.summary and "; " not in report.summary
+    is_taken |= "but does not start then" in report.summary
     return not is_taken and any(each in text for each in said)
 
 
-_CONTENDED = pytest.mark.xfail(
-    strict=True, reason="a gang would preempt what another queue reclaims in the same round"
-)
+_CONTENDED = (42, 43, 101, 321, 379, 425, 665, 707, 723, 1041, 1160, 1188)
+"""Clusters in which several of those that are pending want the same pods evicted, or start with what
+others leave."""
 
 
-@pytest.mark.parametrize("seed", [*range(8), pytest.param(8, marks=_CONTENDED), *range(9, 24)], ids=str)
+@pytest.mark.parametrize("seed", [*range(24), *_CONTENDED], ids=str)
 def test_what_is_said_to_start_starts_and_advice_helps(seed: int) -> None:
     objects = _RandomCluster(seed).objects
     for raw in objects:
@@ -133,5 +135,6 @@ def test_a_pending_pod_that_preempts_before_it_is_no_victim() -> None:
     (group,) = [raw for raw in objects if raw["metadata"]["name"] == "g2"]
     summary = explain(snapshot_with(objects, START), group).summary
     assert summary.endswith(
-        "it can reclaim 2 cpu from queue a (default/run1) on n0, and will in the next round."
+        "once default/z0 has preempted default/run2, it reclaims 2 cpu from queue a (default/run1) on "
+        "n0."
     )

@@ -128,6 +128,7 @@ def explain(
     from holdfast.explanation.explainer import declared_gang, find
     from holdfast.explanation.explainer import explain as explain_object
     from holdfast.sim.forecast.snapshots import SnapshotForecast
+    from holdfast.sim.garbage import seldom_collected
     from holdfast.snapshot.cluster_snapshot import unknown_configuration
     from holdfast.snapshot.reader import running_setup
 
@@ -153,7 +154,8 @@ def explain(
         cluster.forecast = SnapshotForecast(cluster, setup, await _workloads(server))
         await _add_jobs(server, cluster, raw)
         cluster.unknown_configuration = unknown
-        report = explain_object(cluster, raw)
+        with seldom_collected():
+            report = explain_object(cluster, raw)
         report.events = await server.events(raw)
         if unknown and not snapshot:
             typer.echo(f"warning: {unknown_configuration(unknown)}", err=True)

@@ -79,6 +79,7 @@ class Scheduler:
         aliases: Mapping[str, str] | None = None,
         controllers: Sequence[Callable[[Cluster], Controller]] = (),
     ) -> None:
+        self.configuration, self.registry = configuration, registry
         self.cluster = Cluster(_settings(configuration, aliases or {}), listener=self)
         preempts = any(action.name == "preempt" for action in configuration.actions)
         profiles = [

@@ -137,12 +137,16 @@ class ClusterChange:
 def applied(snapshot: ClusterSnapshot, changes: Iterable[ObjectChange]) -> Iterator[None]:
     """Makes the changes in the snapshot, and undoes them at the end of the block."""
     undo: list[Callable[[], None]] = []
+    memo = snapshot.memo
     try:
-        undo.extend(_apply(snapshot, each) for each in changes)
+        for each in changes:
+            snapshot.memo = {}
+            undo.append(_apply(snapshot, each))
         yield
     finally:
         for revert in reversed(undo):
             revert()
+        snapshot.memo = memo
 
 
 def _apply(snapshot: ClusterSnapshot, change: ObjectChange) -> Callable[[], None]:

@@ -1,8 +1,8 @@
 """The objects of a cluster and a scheduler that was fed them and is only asked. Nothing is written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -76,6 +76,11 @@ class ClusterSnapshot:
     """Plays the scheduler forward from the objects as they are."""
     before: SnapshotObjects = field(default_factory=dict)
     """Of a hypothetical cluster, its objects before manifests were applied."""
+    plugin_objects: list[Raw] = field(default_factory=list)
+    """Objects of kinds that only plugins read."""
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+    """Answers about the objects as they are at the moment: while changes of them are tried there is
+    another one."""
 
     @property
     def cluster(self) -> Cluster:
@@ -95,7 +100,9 @@ class ClusterSnapshot:
             known = self.ended_pods
         for raw in items:
             metadata = raw["metadata"]
-            if not watched.read_by:
+            if watched.read_by:
+                self.plugin_objects.append(raw)
+            else:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
             self.scheduler.feed(event_of(info, raw), self.now)
 

@@ -78,7 +78,7 @@ class PlayedCluster(ClusterParts):
         for key, raw in found:
             if key[:2] == POD:
                 self._feed_object(key, raw, Added)
-                self._adopt_pod(key, raw)
+                self.adopt_pod(key, raw)
                 continue
             if key[:2] in FED:
                 self._feed_object(key, raw, Added)
@@ -88,7 +88,7 @@ class PlayedCluster(ClusterParts):
         self.timeline.entries.clear()
         return found
 
-    def _adopt_pod(self, key: Key, raw: Raw) -> None:
+    def adopt_pod(self, key: Key, raw: Raw) -> None:
         """Most pods have neither claims nor volumes of their own, and run until something ends them."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw["status"]
         if (

@@ -16,6 +16,7 @@ numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
 other_pods             pods that are tried before this one
 own_reservations       reservations and holds for the pod itself
 own_starts             what the scheduler does by itself: preempt or reclaim
+played_rounds          what comes of a pod or gang when the scheduler plays its rounds on a copy
 pod_owners             the workloads that pods were made from
 preemption_limits      why a pod does not preempt others
 reclaimed_capacity     what is reclaimed from other queues, or why nothing is

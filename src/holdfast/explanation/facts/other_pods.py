@@ -181,7 +181,7 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
         name = snapshot.cluster.nodes.name
         rivals = [each for each in others if each.job is None or each.job != own] or others
         takers = [each for each in rivals if name(each.row) in before] or rivals
-        text = _takers_text(snapshot, takers, sorted({name(each.row) for each in takers}))
+        text = tried_before_text(snapshot, takers, sorted({name(each.row) for each in takers}))
         holds = [hold for each in others if (hold := of(each)) is not None]
     # Once these have nodes, what was held for them is free.
     released = [delete(RESERVATION, hold.name) for hold in holds]
@@ -191,7 +191,8 @@ def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
         return "" if starts_on(snapshot, goal) else text
 
 
-def _takers_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:
+def tried_before_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:
+    """`default/old is tried before it and takes n1`"""
     names = taker_names(snapshot, pods)
     verbs = ("is", "takes") if len(names) == 1 else ("are", "take")
     return f"{few(names, _SHOWN)} {verbs[0]} tried before it and {verbs[1]} {few(nodes, _SHOWN)}"

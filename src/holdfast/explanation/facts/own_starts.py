@@ -1,32 +1,29 @@
 """How a pod, a reservation or a gang would start now: on nodes that are eligible, or by itself after it
 has preempted pods or reservations, or reclaimed capacity of its queue's share.
 
-Pods that are tried before it are placed first, as in a round.
+Beside gangs, and where queues share capacity, this is what comes of it in `played_rounds`; otherwise
+pods that are tried before it are placed first.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.explanation.facts.other_pods import taker_names, takers_text
-from holdfast.explanation.facts.reclaimed_capacity import plan_text, reclaim_plan
-from holdfast.explanation.facts.rehearsed_rounds import (
-    first_pod,
-    preempted,
-    started_after_evictions,
-    started_before,
-    started_in_round,
+from holdfast.api.plurals import plural
+from holdfast.explanation.facts.other_pods import taker_names, takers_text, tried_before_text
+from holdfast.explanation.facts.played_rounds import (
+    PREEMPTED,
+    RECLAIMED,
+    Eviction,
+    Play,
+    is_played,
+    played,
+    was_played,
 )
+from holdfast.explanation.facts.reclaimed_capacity import reclaimed_text
+from holdfast.explanation.facts.rehearsed_rounds import first_pod, started_before
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import (
-    GangGoal,
-    Goal,
-    Subject,
-    attempt,
-    planned_of,
-    profile_for,
-    starts_on,
-)
-from holdfast.scheduler.actions.reclaim import ReclaimPlan
+from holdfast.explanation.verdicts import GangGoal, Goal, Subject, planned_of, profile_for, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import Nomination
@@ -47,8 +44,6 @@ class Start(NamedTuple):
     start."""
     evicts: bool = False
     """Whether it preempts or reclaims."""
-    is_beside_others: bool = False
-    """Whether those that are tried before it were placed already."""
 
 
 NO_START = Start([])
@@ -56,80 +51,209 @@ NO_START = Start([])
 
 def start_of(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     """On eligible nodes, unless others take them first; otherwise by preempting or reclaiming."""
+    if _is_played(snapshot, goal):
+        return _played_start(snapshot, goal)
     found = fitting_start(snapshot, goal)
     if found.nodes:
         return found
-    evicting = _beside_others(snapshot, goal) if found.text else evicting_start(snapshot, goal)
+    with started_before(snapshot, goal):
+        evicting = _evicting(snapshot, goal)
     return evicting if evicting.nodes else found
 
 
 def fitting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
-    """On eligible nodes, unless others take them first."""
+    """Without preempting or reclaiming."""
+    if _is_played(snapshot, goal):
+        start = _played_start(snapshot, goal)
+        return Start([]) if start.evicts else start
     nodes = starts_on(snapshot, goal)
     takers = takers_text(snapshot, goal) if nodes else ""
-    return Start([], takers) if takers or not nodes else Start(nodes, f"it fits {few(nodes, _NODES)}")
+    return Start([], takers) if takers or not nodes else _fitting(nodes)
+
+
+def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    """By preempting or reclaiming, also beside those that are tried before it."""
+    if _is_played(snapshot, goal):
+        start = _played_start(snapshot, goal)
+        return start if start.evicts else NO_START
+    alone = _evicting(snapshot, goal)
+    if not alone.nodes:
+        return alone
+    with started_before(snapshot, goal):
+        return _evicting(snapshot, goal)
 
 
 def taken_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for those,
     and how it starts beside them; empty if they leave it enough."""
-    takers = takers_text(snapshot, goal)
-    start = _beside_others(snapshot, goal) if takers else NO_START
-    then = f"then {start.text}" if start.nodes else following_text(snapshot, goal) if takers else ""
-    return f"{takers}; {then}" if then else takers
+    if not _is_played(snapshot, goal):
+        takers = takers_text(snapshot, goal)
+        start = evicting_start(snapshot, goal) if takers else NO_START
+        return f"{takers}; then {start.text}" if start.nodes else takers
+    play = played(snapshot, goal)
+    if play.is_at_once:
+        return ""
+    takers = _takers_text(snapshot, goal, play)
+    start = _of_play(snapshot, play)
+    if not start.nodes:
+        return takers
+    if not takers:
+        return start.text if start.evicts else ""
+    then = start.text if _is_following(play) else f"then {start.text}"
+    return f"{takers}; {then}"
 
 
 def following_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
-    """`once default/x has preempted default/y, it fits n1`, if the pod or gang starts with what others
-    leave of the capacity that they preempt or reclaim."""
-    with started_after_evictions(snapshot, goal) as evictions:
-        nodes = starts_on(snapshot, goal) if evictions else []
-        if not nodes:
-            return ""
-        made = [
-            f"{taker_names(snapshot, [each.pod])[0]} has {each.verb} {pods_text(each.victims)}"
-            for each in evictions[:_EVICTIONS]
-        ]
-        return f"once {' and '.join(made)}, it fits {few(nodes, _NODES)}"
+    """`once default/x has preempted default/y, it fits n1`, if the pod or gang, which does not start by
+    itself, does with what others leave of the capacity that they preempt or reclaim; or beside others
+    that start before it."""
+    if not _is_played(snapshot, goal):
+        return ""
+    play = played(snapshot, goal)
+    if play.nodes and _is_following(play):
+        return _of_play(snapshot, play).text
+    names = taker_names(snapshot, (pod for pod, _ in play.others)) if play.is_at_once else []
+    if not names or starts_on(snapshot, goal):
+        return ""
+    has = plural(len(names), "has", "have")
+    return f"once {few(names, _NODES)} {has} started, {_of_play(snapshot, play).text}"
 
 
-def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
-    """How it would start now by preempting or reclaiming, also beside those that are tried before it
-    and fit."""
-    alone = _evicting(snapshot, goal)
-    return _beside_others(snapshot, goal) if alone.nodes and not alone.is_beside_others else alone
+def lost_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
+    """Who takes what the pod would preempt, if it were tried by itself; empty if nobody does."""
+    if not _is_played(snapshot, goal):
+        return ""
+    play = played(snapshot, goal)
+    if play.nodes:
+        return ""
+    return _others_text(snapshot, play.others) or "others preempt or reclaim what it would preempt"
 
 
-def _beside_others(snapshot: ClusterSnapshot, goal: Goal) -> Start:
-    """Pods preempt when they are tried; for gangs, and for pods that their queue does not admit, the
-    preempt action does after all have been."""
-    pod, jobs = first_pod(snapshot, goal), snapshot.cluster.jobs
-    is_tried = pod is not None and jobs.of(pod) is None and not jobs.queue_limits.admission_error(pod)
-    with (started_before if is_tried else started_in_round)(snapshot, goal):
-        return _evicting(snapshot, goal)
+def own_victims(snapshot: ClusterSnapshot, goal: Goal) -> list[PodRecord]:
+    """The pods that are preempted for the pod or gang, if it then starts."""
+    play = _start_by_itself(snapshot, goal)
+    return play.victims(PREEMPTED)
+
+
+def _start_by_itself(snapshot: ClusterSnapshot, goal: Goal) -> Play:
+    """The play, if it starts in it, and not only once others have evicted."""
+    play = played(snapshot, goal) if _is_played(snapshot, goal) else Play()
+    return play if play.nodes and not _is_following(play) else Play()
+
+
+def member_evictions(snapshot: ClusterSnapshot, pod: PodRecord) -> list[Eviction]:
+    """What is preempted for the members of its gang until this one starts, one after the other. Only
+    PodGroups of `scheduling.k8s.io` preempt for members beyond those that they need."""
+    return [each for each in _start_by_itself(snapshot, Subject.of(pod)).own if each.verb == PREEMPTED]
+
+
+def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
+    """The pods that a gang preempts to start."""
+    return own_victims(snapshot, GangGoal(job.name))
+
+
+# Of a play
+
+
+def _is_played(snapshot: ClusterSnapshot, goal: Goal) -> bool:
+    """Not at another time than now: what happens until then is not played."""
+    pod = goal.record(snapshot) if isinstance(goal, Subject) else None
+    if snapshot.cluster.now != snapshot.now or (pod and planned_of(snapshot, pod) is not None):
+        return False
+    return is_played(snapshot)
+
+
+def _played_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
+    if not was_played(snapshot, goal) and not _may_start(snapshot, goal):
+        return NO_START
+    play = played(snapshot, goal)
+    if play.is_at_once and isinstance(goal, GangGoal):
+        return _fitting(nodes) if (nodes := starts_on(snapshot, goal)) else NO_START
+    if play.nodes:
+        return _of_play(snapshot, play)
+    return Start([], _takers_text(snapshot, goal, play) if starts_on(snapshot, goal) else "")
+
+
+def _may_start(snapshot: ClusterSnapshot, goal: Goal) -> bool:
+    """Whether it starts if nothing else is pending: it need not be played otherwise."""
+    if starts_on(snapshot, goal) or _evicting(snapshot, goal).nodes:
+        return True
+    pod, scheduler = first_pod(snapshot, goal), snapshot.scheduler
+    if pod is None or scheduler.profile_of(pod.scheduler) is None:
+        return False
+    job = snapshot.cluster.jobs.of(pod)
+    if job is not None and scheduler.preemption_for(job).victims:
+        return True
+    if job is None and scheduler.victims_in_queue(pod):
+        return True
+    names = {each.name for each in snapshot.cluster.jobs.partners(job)} if job is not None else set()
+    plans = scheduler.reclaim_plans() if scheduler.reclaims else []
+    return any(plan.leader is pod or plan.leader.job in names for plan in plans)
+
+
+def _is_following(play: Play) -> bool:
+    """Whether it starts only once others have evicted."""
+    return bool(play.first) and not play.is_at_once and play.own_round != 1
+
+
+def _of_play(snapshot: ClusterSnapshot, play: Play) -> Start:
+    if not play.nodes:
+        return NO_START
+    text = f"it fits {few(play.nodes, _NODES)}"
+    if play.own:
+        text = " and ".join(_evictions(snapshot, play))
+    if _is_following(play):
+        text = f"once {_made_text(snapshot, play.first)}, {text}"
+    return Start(play.nodes, text, bool(play.own))
+
+
+def _evictions(snapshot: ClusterSnapshot, play: Play) -> Iterable[str]:
+    if victims := play.victims(PREEMPTED):
+        reservations = [each for each in victims if each.reservation is not None]
+        names = few(sorted(each.name for each in reservations), _NODES)
+        whom = f"reservation {names}" if reservations else pods_text(victims)
+        rows = {victim.row for victim in victims if victim.row >= 0}
+        nodes = sorted(map(snapshot.cluster.nodes.name, rows)) or play.nodes
+        yield f"it preempts {whom} on {few(nodes, _NODES)}"
+    if play.victims(RECLAIMED):
+        yield f"it reclaims {reclaimed_text(snapshot, play.own)}"
+
+
+def _made_text(snapshot: ClusterSnapshot, evictions: list[Eviction]) -> str:
+    made = [
+        f"{taker_names(snapshot, [each.pod])[0]} has {each.verb} {pods_text(each.victims)}"
+        for each in evictions[:_EVICTIONS]
+    ]
+    return " and ".join(made)
+
+
+def _takers_text(snapshot: ClusterSnapshot, goal: Goal, play: Play) -> str:
+    """Who takes what it needs, if it would start now but for them."""
+    if found := takers_text(snapshot, goal):
+        return found
+    before = set(starts_on(snapshot, goal))
+    return _others_text(snapshot, [each for each in play.others if each[1] in before] or play.others)
+
+
+def _others_text(snapshot: ClusterSnapshot, takers: list[tuple[PodRecord, str]]) -> str:
+    nodes = sorted({node for _, node in takers})
+    return tried_before_text(snapshot, [pod for pod, _ in takers], nodes) if takers else ""
+
+
+# Where there are neither queues nor gangs
+
+
+def _fitting(nodes: list[str]) -> Start:
+    return Start(nodes, f"it fits {few(nodes, _NODES)}")
 
 
 def _evicting(snapshot: ClusterSnapshot, goal: Goal) -> Start:
-    jobs = snapshot.cluster.jobs
-    if isinstance(goal, GangGoal):
-        job = jobs.known.get(goal.job)
-        return _gang_start(snapshot, job) if job is not None else NO_START
-    pod = goal.record(snapshot)
+    pod = goal.record(snapshot) if isinstance(goal, Subject) else None
     if pod is None or pod.gates or pod.deletion_pending or planned_of(snapshot, pod) is not None:
         return NO_START
-    if snapshot.scheduler.profile_of(pod.scheduler) is None:
-        return NO_START
-    job = jobs.of(pod)
-    return _gang_start(snapshot, job, pod) if job is not None else _pod_start(snapshot, pod)
-
-
-def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     scheduler = snapshot.scheduler
-    if snapshot.cluster.jobs.queue_limits.admission_error(pod):
-        victims = scheduler.victims_in_queue(pod)
-        if victims:
-            return _preempting(snapshot, victims)
-        return _reclaiming(snapshot, reclaim_plan(snapshot, pod))
+    if scheduler.profile_of(pod.scheduler) is None or snapshot.cluster.jobs.of(pod) is not None:
+        return NO_START
     profile = profile_for(scheduler, pod)
     column = scheduler.columns.column(profile, pod.cls)
     if column.rejected is not None or scheduler.search.find_row(profile, pod, column) >= 0:
@@ -138,67 +262,11 @@ def _pod_start(snapshot: ClusterSnapshot, pod: PodRecord) -> Start:
     if nomination.reserve_pods:
         return _preempting_reservations(snapshot, nomination)
     if not nomination.node:
-        return _reclaiming(snapshot, reclaim_plan(snapshot, pod))
-    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
-    known = snapshot.cluster.pods
-    return _preempting(snapshot, [known[uid] for uid in uids if uid in known], nomination.node)
-
-
-def _gang_start(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = None) -> Start:
-    """How the gang would start, and the pod with it; or the pod as a further member of one that
-    runs."""
-    if job.is_ready:
-        victims = member_victims(snapshot, job, pod) if pod is not None else []
-        return _preempting(snapshot, victims) if victims else NO_START
-    with attempt(snapshot, job) as tried:
-        if tried.is_ready:
-            return NO_START  # nothing is evicted for further members
-        is_placed = pod is None or any(each is pod for each in tried.placed)
-    if snapshot.scheduler.preemption_for(job).victims:
-        victims = _victims(snapshot, job, pod)
-        return _preempting(snapshot, victims) if victims else NO_START
-    if not (waiting := job.waiting()) or (plan := reclaim_plan(snapshot, waiting[0])) is None:
         return NO_START
-    if is_placed or any(each is pod for each, _ in plan.places):
-        return _reclaiming(snapshot, plan)
-    return NO_START
-
-
-def gang_victims(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
-    """The pods that a gang preempts to start, beside the others that start before it preempts."""
-    with started_in_round(snapshot, GangGoal(job.name)):
-        return _victims(snapshot, job)
-
-
-def queue_victims(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
-    """The pods of its queue that are preempted for a pod that the queue does not admit, beside the
-    others that start before."""
-    with started_in_round(snapshot, Subject.of(pod)):
-        return snapshot.scheduler.victims_in_queue(pod)
-
-
-def member_victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:
-    """The pods that are preempted for a member beyond those that its gang needs. Only PodGroups of
-    `scheduling.k8s.io` preempt for these, one after the other."""
-    return _victims(snapshot, job, pod)
-
-
-def _victims(snapshot: ClusterSnapshot, job: Job, pod: PodRecord | None = None) -> list[PodRecord]:
-    """The pods that are preempted for the gang, if it then starts, and the member with it."""
-    partners = snapshot.cluster.jobs.partners(job)
-    with preempted(snapshot, job) as victims:
-        is_ready = all(each.is_ready for each in partners)
-        if not victims or (is_ready and (pod is None or pod.row >= 0)):
-            return victims
-        with attempt(snapshot, job) as tried:
-            return victims if tried.is_ready and (pod is None or pod.row >= 0) else []
-
-
-def _preempting(snapshot: ClusterSnapshot, victims: list[PodRecord], node: str = "") -> Start:
-    rows = {victim.row for victim in victims if victim.row >= 0}
-    nodes = [node] if node else sorted(map(snapshot.cluster.nodes.name, rows))
+    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
+    victims = [known for uid in uids if (known := snapshot.cluster.pods.get(uid)) is not None]
     whom = pods_text(victims) if victims else "pods of lower priority"
-    return Start(nodes, f"it preempts {whom} on {few(nodes, _NODES)}", True)
+    return Start([nomination.node], f"it preempts {whom} on {nomination.node}", True)
 
 
 def _preempting_reservations(snapshot: ClusterSnapshot, nomination: Nomination) -> Start:
@@ -209,10 +277,3 @@ def _preempting_reservations(snapshot: ClusterSnapshot, nomination: Nomination) 
     names = sorted(known[uid].name for uid in uids if uid in known)
     whom = f"reservation {few(names, _NODES)}" if names else "reservations of lower priority"
     return Start(nodes, f"it preempts {whom} on {few(nodes, _NODES)}", True)
-
-
-def _reclaiming(snapshot: ClusterSnapshot, plan: ReclaimPlan | None) -> Start:
-    if plan is None:
-        return NO_START
-    nodes = sorted({snapshot.cluster.nodes.name(row) for _, row in plan.places})
-    return Start(nodes, f"it reclaims {plan_text(snapshot, plan)}", True, True)

@@ -10,7 +10,7 @@ from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consi
 from holdfast.explanation.facts.own_starts import (
     following_text,
     gang_victims,
-    member_victims,
+    member_evictions,
     taken_text,
 )
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
@@ -154,14 +154,16 @@ def explain_member(
 def _preempts_for_further(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
     """What is preempted for a member beyond those that its gang needs, or for another one before it;
     empty if nothing is."""
-    if pod.reservation is not None or not (victims := snapshot.scheduler.preemption_for(job).victims):
+    evictions = member_evictions(snapshot, pod) if pod.reservation is None else []
+    if not evictions:
         return ""
-    if member_victims(snapshot, job, pod):
-        text = preemption_text(victims)
+    first = evictions[0]
+    if first.pod is pod:
+        text = preemption_text(first.victims)
         return f"{text[0].upper()}{text[1:]}."
     return (
         f"{job_text(job)} preempts for its further members one after the other: "
-        f"{pods_text(victims)} of lower priority for another one first."
+        f"{pods_text(first.victims)} of lower priority for another one first."
     )
 
 

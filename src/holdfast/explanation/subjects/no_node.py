@@ -48,6 +48,7 @@ from holdfast.explanation.facts.matching_reservations import (
     unusable_reservations,
 )
 from holdfast.explanation.facts.own_reservations import waiting_for
+from holdfast.explanation.facts.own_starts import lost_text
 from holdfast.explanation.facts.preemption_limits import preemption_limits
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
@@ -115,6 +116,9 @@ def explain_no_node(
         if preempts and job is not None and pod.reservation is None:
             preempts = False
             report.details.append(f"{job_text(job)} {_no_preemption(job)}")
+        elif preempts and (lost := lost_text(snapshot, subject)):
+            preempts = False
+            report.details.append(lost)
         elif preempts:
             report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)

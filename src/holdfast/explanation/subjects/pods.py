@@ -18,7 +18,13 @@ from holdfast.explanation.facts.holders import kind_of_holder, kind_text
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.facts.matching_reservations import matching_reservations
 from holdfast.explanation.facts.other_pods import siblings
-from holdfast.explanation.facts.own_starts import NO_START, following_text, queue_victims, taken_text
+from holdfast.explanation.facts.own_starts import (
+    NO_START,
+    following_text,
+    lost_text,
+    own_victims,
+    taken_text,
+)
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
 from holdfast.explanation.phrases import NO_ALLOCATE, in_time, job_text, pods_text
@@ -166,9 +172,11 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
         report.details += queue_details(snapshot, [pod])
-        if victims := queue_victims(snapshot, pod):
+        if victims := own_victims(snapshot, subject):
             whom = f"{pods_text(victims)} of lower priority in its queue"
             report.summary += f" It can preempt {whom}, and will if it is tried."
+        elif following := following_text(snapshot, subject):
+            report.summary += f" {following[0].upper()}{following[1:]}."
         elif not _explain_reclaim(snapshot, pod, advisor, report):
             consider_queue(snapshot, subject, [pod], advisor)
     elif placing.message and (found := starts_on(snapshot, subject)):
@@ -178,9 +186,9 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         )
     elif placing.message:
         report.summary = no_node_summary(snapshot, placing, pod)
-        evicts = preempts(scheduler, pod, placing)
+        evicts = preempts(scheduler, pod, placing) and not lost_text(snapshot, subject)
         following = "" if evicts else following_text(snapshot, subject)
-        if not evicts and _explain_reclaim(snapshot, pod, advisor, report):
+        if not evicts and not following and _explain_reclaim(snapshot, pod, advisor, report):
             report.details += details_of(snapshot, pod, placing)
         elif following := following or _after_terminations(snapshot, subject):
             report.summary += f" {following[0].upper()}{following[1:]}."
