@@ -478,8 +478,8 @@ HOLDS = (
         "held-is-nobodys",
         "what is held for starving jobs of a queue counts as theirs",
         "scheduler/jobs/queue_limits.py",
-        "                total.update(pod.cls.amounts)\n        return total\n\n    def _takes",
-        "                pass\n        return total\n\n    def _takes",
+        "            total.update(pod.cls.amounts)\n        return total\n\n    def held_pods",
+        "            pass\n        return total\n\n    def held_pods",
         ("scheduler/jobs/test_queues.py",),
     ),
     Mutation(

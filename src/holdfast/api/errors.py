@@ -22,6 +22,7 @@
     ├── ClaimFailed           kube.writer.binder                    a claim will not be bound
     ├── BenchError            bench.workload                        a benchmark cannot be run
     │   └── NoGpusError       bench.packing                         a trace without GPUs
+    ├── ClusterRuns           cli.process_file                      a cluster that runs already
     ├── Failure               cli.options                           a command fails, with a status
     ├── CheckFailed           cli.demo.stage                        the demo saw something else
     ├── Skipped               cli.demo.stage                        a chapter of the demo cannot run
@@ -61,10 +62,10 @@
     ├── ClaimNotCreated       local.resource_claim_controller       a claim was not made for a pod
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          snapshot.manifests                    invalid files of objects
+    ├── NotSettled            snapshot.played_cluster               a cluster that does not settle
     ├── RecordingError        recording.segments                    a recording that cannot be read
     ├── NoSuchTarget          sim.forecast.targets                  nothing to forecast
     ├── ChangeError           sim.what_if.changes                   an impossible change
-    ├── NotSettled            sim.what_if.hypothetical_cluster      a cluster that does not settle
     ├── ShapeError            sim.what_if.node_shapes               an invalid shape of nodes
     ├── UnknownExample        sim.examples                          no such example
     ├── InvariantBroken       sim.simulated_cluster                 Holdfast is wrong

@@ -27,7 +27,8 @@ def test_the_same_seed_gives_the_same_names() -> None:
 
 def test_random_names_are_distinct() -> None:
     identity = Identity(RandomNames(), lambda: "")
-    assert len({identity.name("a-") for _ in range(100)}) == 100
+    names = {identity.name("a-") for _ in range(100)}
+    assert len(names) > 97, "five letters may be drawn twice"
     assert len({identity.new(P, {"metadata": {}})["metadata"]["uid"] for _ in range(100)}) == 100
 
 
