@@ -49,7 +49,7 @@ class AwaitedTermination(NamedTuple):
 
 def awaited_terminations(snapshot: ClusterSnapshot, goal: Goal) -> list[AwaitedTermination]:
     """By node, those first whose grace periods end first; not for the pod or gang itself. Pods that
-    should have ended already are left out, as nobody knows when they will."""
+    should have ended already are left out, since it is not known when they will."""
     cluster, own = snapshot.cluster, first_pod(snapshot, goal)
     found = []
     for name, row in cluster.nodes.names():

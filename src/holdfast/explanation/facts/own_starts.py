@@ -120,7 +120,7 @@ def following_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
 
 
 def lost_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
-    """Who takes what the pod would preempt, if it were tried by itself; empty if nobody does."""
+    """Who takes what the pod would preempt, if it were tried by itself; empty if no pod does."""
     if not _is_played(snapshot, goal):
         return ""
     play = played(snapshot, goal)
