@@ -241,4 +241,7 @@ def comes_before(one: ReservationInfo, other: ReservationInfo) -> bool:
 def _keeps_apart(cls: PodClass) -> bool:
     """Whether pods of the class may not be where certain others are."""
     away = cls.affinity.pod_anti_affinity if cls.affinity is not None else None
-    return bool(cls.pod.spec.topology_spread_constraints or (away is not None and required(away)))
+    if away is not None and required(away):
+        return True
+    spread = cls.pod.spec.topology_spread_constraints
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in spread)
