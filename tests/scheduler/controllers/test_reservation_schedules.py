@@ -231,6 +231,29 @@ def test_old_reservations_are_deleted() -> None:
     assert phases == ["Failed", "Pending"]
 
 
+def test_an_occurrence_that_never_had_a_node_is_deleted_when_it_fails() -> None:
+    played = play(node("n1", "1"), schedule(historyLimit=0), until=2 * HOUR)
+    ends = [
+        (entry.t / HOUR, entry.event)
+        for entry in played.result.timeline
+        if entry.event in ("Failed", "Collected")
+    ]
+    assert ends == [(1.5, "Failed"), (1.5, "Collected")]
+    assert status(played)["active"] == [r["metadata"]["name"] for r in played.all("Reservation")]
+
+
+def test_the_status_follows_a_started_occurrence_without_a_node_that_is_deleted() -> None:
+    name = f"s-{int(parse_time('2026-01-01T01:00:00Z') // 60)}"
+    played = play(
+        node("n1", "1"),
+        schedule(),
+        step("70m", delete={"kind": "Reservation", "name": name}),
+        until=1.25 * HOUR,
+    )
+    (following,) = played.all("Reservation")
+    assert status(played)["active"] == [following["metadata"]["name"]]
+
+
 def test_a_restart_creates_nothing_twice() -> None:
     restarts = [step(f"{minute}m", restart="scheduler") for minute in (1, 59, 61, 89, 119)]
     played = play(node("n1", "8"), schedule(), *restarts, until=2.25 * HOUR)

@@ -214,6 +214,8 @@ class ReservationCache(ReservationIndex):
                 self.mark_changed(reservation)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
+            else:
+                self._cluster.epoch.reservations.add(reservation.uid)
             pod.phase = Phase.PENDING
             pod.gone = True
             self._listener.reserve_pod_gone(pod)
