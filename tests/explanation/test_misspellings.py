@@ -230,8 +230,8 @@ SITUATIONS: dict[str, Row] = {
     ),
     "label of the owners of a reservation": Row(
         [N1, reservation("peak", "6", app="web"), pod("p", "4", "wbe")],
-        ["reservation peak is for pods with app=web; the pod has app=wbe; did you mean app=web?"],
-        ["LabelPod", "Wait", "Resize", "DeleteReservation"],
+        ["reservation peak is for pods with app=web, but no pod has app=web; the pod has app=wbe"],
+        ["CorrectOwner", "LabelPod", "Wait", "Resize", "DeleteReservation"],
     ),
     "namespace of the owners of a reservation": Row(
         [N1, in_namespace("prod", reservation("peak", "6", app="web")), pod("p", "4", "web")],

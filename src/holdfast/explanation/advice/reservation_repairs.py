@@ -19,9 +19,9 @@ from holdfast.explanation.facts.capacity import requested, row_of
 from holdfast.explanation.facts.matching_reservations import (
     UNTOLERATED,
     has_labels,
-    near_labels,
     taints_text,
 )
+from holdfast.explanation.facts.near_owners import near_owner
 from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.repairs.node_repairs import settings_repairs
@@ -94,7 +94,8 @@ def consider_same_owners(
 def consider_owners(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
     """Proposes the owners that reservations should name for the pod; facts about what they name."""
     for each in owner_corrections(snapshot, pod):
-        yield each.fact
+        if each.fact:
+            yield each.fact
         advisor.propose(each.repair)
 
 
@@ -150,8 +151,10 @@ def _repairs(
             yield from _usable(snapshot, subject, pod, reservation)
         elif affinity.by_name == reservation.name and not is_matched:
             yield from _become_owner(snapshot, subject, reservation)
-        elif not is_matched and (meant := near_labels(pod, reservation)):
-            yield _relabelled(snapshot, subject, pod, reservation, meant)
+        elif is_matched or (near := near_owner(snapshot, pod, reservation)) is None:
+            continue
+        elif near.has_pods or not near.is_shared:
+            yield _relabelled(snapshot, subject, pod, reservation, near.labels)
     if affinity.by_name and reservations.get(affinity.by_name) is None:
         names = [each.name for each in reservations.known.values() if not each.finished]
         for name in nearest(affinity.by_name, names):

@@ -11,6 +11,7 @@ hardware               devices and volume attachments
 holders                reservations and holds of others, and whom they are for
 ignored_annotations    policies and hints of a pod that the scheduler ignores
 matching_reservations  the reservations that a pod matches
+near_owners            reservations whose owners a pod misses by a label or its namespace
 node_labels            labels and names of nodes that a pod requires
 numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
 other_pods             pods that are tried before this one

@@ -1,5 +1,4 @@
-"""The reservations whose owners match a pod and why each can be used or not; and those that it only
-misses by a misspelling or its namespace."""
+"""The reservations whose owners match a pod, and why each can be used or not."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +6,7 @@ from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_IGNORED
 from holdfast.api.plurals import number_of
 from holdfast.api.selectors import tolerated
-from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
 from holdfast.explanation.facts.holders import held_for
 from holdfast.explanation.facts.node_labels import expression_text
@@ -305,65 +304,3 @@ def _node_taints(cluster: Cluster, cls: PodClass, row: int) -> str:
 
 def taints_text(reservation: ReservationInfo) -> str:
     return " and ".join(f"{t.key}={t.value or ''}:{t.effect}" for t in reservation.taints)
-
-
-def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
-    """Reservations whose owners the pod misses by a misspelt label, or by its namespace."""
-    reservations = snapshot.cluster.reservations
-    matching = reservations.matching(pod.cls)
-    for each in sorted(reservations.known.values(), key=lambda each: each.name):
-        if each.finished or pod.reservation is not None or each.owner_spec_id in matching:
-            continue
-        if meant := near_labels(pod, each):
-            hint = ",".join(f"{key}={value}" for key, (_, value) in sorted(meant.items()))
-            has = ",".join(f"{key}={pod.cls.labels[key]}" for key, _ in meant.values())
-            yield f"{_not_for(snapshot, each)} has {has}; did you mean {hint}?"
-        elif namespaces := _other_namespaces(pod, each):
-            yield (
-                f"{_not_for(snapshot, each)} has these labels, but is in namespace {pod.namespace}: "
-                f"create it in {' or '.join(namespaces)}, or add its namespace to spec.owners"
-            )
-
-
-def _not_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
-    return f"reservation {reservation.name} is for {held_for(snapshot, reservation)}; the pod"
-
-
-def near_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
-    """By label of the owners that the pod misspells, the label that it has and the right value; empty
-    if it lacks others as well."""
-    for owner in reservation.object.spec.owners:
-        selector = owner.label_selector
-        if owner.object is not None or owner.controller is not None or selector is None:
-            continue
-        if selector.match_expressions or not selector.match_labels:
-            continue
-        found: dict[str, tuple[str, str]] = {}
-        for key, value in selector.match_labels.items():
-            has = pod.cls.labels.get(key)
-            if has == value:
-                continue
-            keys = [key] if has is not None else nearest(key, pod.cls.labels)
-            near = [each for each in keys if _is_like(pod.cls.labels[each], value)]
-            if not near:
-                break
-            found[key] = near[0], value
-        else:
-            return found
-    return {}
-
-
-def _is_like(has: str, value: str) -> bool:
-    return has == value or bool(nearest(has, [value]))
-
-
-def _other_namespaces(pod: PodRecord, reservation: ReservationInfo) -> list[str]:
-    """The namespaces of owners whose labels the pod has."""
-    found = []
-    for owner in reservation.object.spec.owners:
-        namespace = owner.object.namespace if owner.object is not None else ""
-        labels = owner.label_selector.match_labels if owner.label_selector is not None else {}
-        has_labels = all(pod.cls.labels.get(key) == value for key, value in labels.items())
-        if namespace and namespace != pod.namespace and labels and has_labels:
-            found.append(namespace)
-    return found

@@ -1,11 +1,13 @@
-"""Reservations whose owners miss a pod by a misspelt name, another namespace, or the kind of its
-controller; and the owners that were probably meant."""
+"""Reservations whose owners miss a pod by a misspelt name or label, another namespace, or the kind of
+its controller; and the owners that were probably meant."""
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.facts.holders import held_for
+from holdfast.explanation.facts.near_owners import NearOwner, near_owner
 from holdfast.explanation.facts.pod_owners import workload_of
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.kube.object_client import Raw
@@ -18,6 +20,7 @@ _TEMPLATE_HASH = "pod-template-hash"
 
 class OwnerCorrection(NamedTuple):
     fact: str
+    """Empty if it is among those of `near_owners`."""
     repair: Repair
 
 
@@ -38,14 +41,19 @@ def owner_corrections(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Own
         if raw is None or each.finished or pod.reservation or each.owner_spec_id in matching:
             continue
         owners = (raw.get("spec") or {}).get("owners") or []
+        near = near_owner(snapshot, pod, each)
         for at, owner in enumerate(owners):
             right = _corrected_owner(snapshot, pod, owner)
+            if right is None and near is not None and near.at == at and not near.has_pods:
+                right = _labels(pod, owner, near)
             if right is not None:
                 body = {"spec": {"owners": [*owners[:at], right.owner, *owners[at + 1 :]]}}
-                change = patch(RESERVATION, raw, body)
-                text = f"{right.text} in spec.owners of reservation {each.name}"
+                merged = json.dumps(body, separators=(",", ":"))
+                command = f"kubectl patch reservation {each.name} --type=merge -p '{merged}'"
+                text = f"{right.text} in spec.owners of reservation {each.name} ({command})"
                 fact = f"reservation {each.name} is for {held_for(snapshot, each)}; {right.why}"
-                yield OwnerCorrection(fact, repair(text, "CorrectOwner", [change]))
+                made = repair(text, "CorrectOwner", [patch(RESERVATION, raw, body)])
+                yield OwnerCorrection(fact if right.why else "", made)
                 break
 
 
@@ -56,6 +64,19 @@ def _corrected_owner(snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw) -> _
     if controller.get("name") and not controller.get("uid") and not object_:
         return _controller(snapshot, pod, owner, controller)
     return None
+
+
+def _labels(pod: PodRecord, owner: Raw, near: NearOwner) -> _CorrectedOwner:
+    """The labels that the pod has in place of those that no pod has."""
+    has = {key: pod.cls.labels[key] for key, _ in near.labels.values()}
+    selector = owner["labelSelector"]
+    kept = {key: value for key, value in selector["matchLabels"].items() if key not in near.labels}
+    right = ",".join(f"{key}={value}" for key, value in has.items())
+    wrong = ",".join(f"{key}={value}" for key, (_, value) in near.labels.items())
+    text = f"name pods with {right} instead of {wrong}"
+    return _CorrectedOwner(
+        "", text, {**owner, "labelSelector": {**selector, "matchLabels": {**kept, **has}}}
+    )
 
 
 def _object(

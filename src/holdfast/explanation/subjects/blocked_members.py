@@ -21,7 +21,7 @@ from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.reservation_repairs import consider_owners
 from holdfast.explanation.advice.smaller_requests import consider_smaller_members
 from holdfast.explanation.advice.waits import consider_gang_wait
-from holdfast.explanation.facts.matching_reservations import near_owners
+from holdfast.explanation.facts.near_owners import near_owners
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.gang_changes import (

@@ -43,10 +43,10 @@ from holdfast.explanation.facts.holders import (
 )
 from holdfast.explanation.facts.matching_reservations import (
     named_reservation,
-    near_owners,
     pending_reservations,
     unusable_reservations,
 )
+from holdfast.explanation.facts.near_owners import near_owners
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.facts.own_starts import lost_text
 from holdfast.explanation.facts.preemption_limits import preemption_limits

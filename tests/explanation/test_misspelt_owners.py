@@ -1,0 +1,86 @@
+"""Reservations whose owners have almost the labels of a pod: which of the two is misspelt."""
+
+from __future__ import annotations
+
+import pytest
+
+from explanation.test_situations import Row, changed, check, on_n1, snapshot_of, world_of
+from explanation.test_workloads import owned, selected, workload
+from harness.objects import Raw, node, pod, reservation
+from holdfast.explanation.explainer import explain
+
+N1 = node("n1", cpu="8")
+
+
+def held(app: str) -> Raw:
+    return on_n1(reservation("peak", "7", app=app, allocateOnce=False))
+
+
+def in_default(raw: Raw) -> Raw:
+    raw["spec"]["owners"][0]["object"] = {"namespace": "default"}
+    return raw
+
+
+UNKNOWN = "reservation peak is for pods with app=webb, but no pod has app=webb; the pod has app=web"
+
+SITUATIONS: dict[str, Row] = {
+    "either may be misspelt": Row(
+        [N1, held("webb"), pod("p", "3", app="web")],
+        [UNKNOWN],
+        ["CorrectOwner", "LabelPod", "Wait", "Resize", "DeleteReservation"],
+    ),
+    "other pods have the label of the pod": Row(
+        [N1, held("webb"), pod("q", "1", app="web"), pod("p", "3", app="web")],
+        [UNKNOWN],
+        ["CorrectOwner", "Wait", "DeleteReservation"],
+    ),
+    "the owners of one namespace": Row(
+        [N1, in_default(held("webb")), pod("q", "1", app="web"), pod("p", "3", app="web")],
+        ["reservation peak is for pods with app=webb in namespace default, but no pod has app=webb"],
+        ["CorrectOwner", "Wait", "DeleteReservation"],
+    ),
+    "other pods have the label of the owners": Row(
+        [N1, held("web"), pod("q", "1", app="web", nodeName="n1"), pod("p", "3", app="webb")],
+        ["reservation peak is for pods with app=web; the pod has app=webb; did you mean app=web?"],
+        ["LabelPod", "Wait", "DeleteReservation"],
+    ),
+    "labels with other numbers are not misspelt": Row(
+        [N1, held("shard-2"), pod("p", "3", app="shard-1")],
+        [],
+        ["Wait", "Resize", "DeleteReservation"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    check(SITUATIONS[name])
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_the_owners_are_corrected_for_pods_of_a_workload(kind: str) -> None:
+    """Not the labels of its pods, which its selector has."""
+    made_by = "ReplicaSet" if kind == "Deployment" else kind
+    top = selected(workload(kind, "web", 2, cpu="3"))
+    objects: list[Raw] = [N1, held("webb"), top]
+    if kind == "Deployment":
+        objects.append(selected(workload("ReplicaSet", "web", 2, cpu="3")))
+    if kind == "Job":
+        top |= {"apiVersion": "batch/v1"}
+        top["spec"] |= {"parallelism": 2, "completions": 2}
+    pods = [pod(f"web-{i}", "3", metadata=owned(made_by, "web")) for i in range(2)]
+    for each in pods if kind == "Job" else ():
+        each["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+    world = world_of([*objects, *pods])
+    report = explain(snapshot_of(world), world.objects["Pod", "web-0"])
+    assert not any("did you mean" in each for each in report.details)
+    assert all(each.change["actions"] != ["LabelPod"] for each in report.advice)
+    first = report.advice[0]
+    assert first.text == (
+        "name pods with app=web instead of app=webb in spec.owners of reservation peak (kubectl patch "
+        "reservation peak --type=merge -p "
+        '\'{"spec":{"owners":[{"labelSelector":{"matchLabels":{"app":"web"}}}]}}\'); '
+        "then both pods fit: n1"
+    )
+    after = world_of(changed(list(world.objects.values()), first.change))
+    assert [after.node_of(f"web-{i}") for i in range(2)] == ["n1", "n1"]
