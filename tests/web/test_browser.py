@@ -436,6 +436,23 @@ def follow_a_pod(page: Page, up: Running) -> None:
     details.get_by_text("does not exist").wait_for()
 
 
+def test_a_pod_opens_beside_the_list_it_was_opened_from(page: Page, up: Running) -> None:
+    page.get_by_role("link", name="Events").click()
+    page.fill("#filter", "Pod/default/huge")
+    page.get_by_text(re.compile("events? match")).wait_for()
+    page.get_by_role("link", name="Pod/default/huge").first.click()
+    page.locator("#details").get_by_text("pod huge").first.wait_for()
+    assert page.locator("nav a[aria-current=page]").inner_text().startswith("Events")
+    page.get_by_role("button", name="Close details").click()
+    until(page, "document.getElementById('details').hidden")
+    assert page.locator("#filter").input_value() == "Pod/default/huge"
+    browser = page.context.browser
+    assert browser is not None
+    for copied in open_page(browser, address(up) + "#/pods/default/huge?sort=-cpu"):
+        copied.locator("#details").get_by_text("pod huge").first.wait_for()
+        assert copied.locator("nav a[aria-current=page]").inner_text().startswith("Pending")
+
+
 def test_addresses_lead_to_objects(chrome: Browser, up: Running) -> None:
     for target, text in (
         ("#/nodes/node-2", "node node-2"),

@@ -19,8 +19,6 @@ const VIEWS = [
   ["queues", "Queues", QueuesView],
   ["events", "Events", EventsView],
 ];
-/** The list behind the panel of an object. */
-const homeOf = (view) => (VIEWS.some(([name]) => name === view) ? view : "pending");
 const STATES = { connecting: "connecting", live: "live", lost: "reconnecting", refused: "signed out: open the printed address again" };
 
 class App {
@@ -41,6 +39,7 @@ class App {
     this.prepareTheme();
     this.prepareKeyboard();
     addEventListener("hashchange", () => this.route());
+    addEventListener("click", (event) => this.follow(event));
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault();
       this.focusView();
@@ -53,14 +52,28 @@ class App {
 
   // Addresses: #/view/path?option=value
 
+  /** The list behind the panel of an object: that of its kind, or the one it was opened from. */
+  homeOf(view) {
+    return VIEWS.some(([name]) => name === view) ? view : this.current || "pending";
+  }
+
   link(view, path = [], options = null) {
-    const query = options || this.lastOptions.get(homeOf(view)) || new URLSearchParams();
+    const query = options || this.lastOptions.get(this.homeOf(view)) || new URLSearchParams();
     const text = query.toString();
     return `#/${[view, ...path.map(encodeURIComponent)].join("/")}${text ? `?${text}` : ""}`;
   }
 
   go(view, path = []) {
     location.hash = this.link(view, path);
+  }
+
+  /** Follows a link with the options of now: rows are drawn once, and may be older than the filter. */
+  follow(event) {
+    const link = event.target.closest('a[href^="#/"]');
+    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    const { view, path } = this.read(link.hash);
+    this.go(view, path);
   }
 
   setOption(name, value) {
@@ -77,8 +90,8 @@ class App {
     this.focusView();
   }
 
-  read() {
-    const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  read(hash = location.hash) {
+    const [path, query] = hash.replace(/^#\/?/, "").split("?");
     const parts = path.split("/").filter(Boolean).map((part) => {
       try {
         return decodeURIComponent(part);
@@ -94,7 +107,7 @@ class App {
   route() {
     if (!this.model.loaded) return;
     const { view, path, options } = this.read();
-    const home = homeOf(view);
+    const home = this.homeOf(view);
     this.options = options;
     this.lastOptions.set(home, options);
     for (const [name, tab] of this.tabs) {
@@ -108,7 +121,7 @@ class App {
     this.current = home;
     if (moved) fill(this.main, instance.element);
     const wanted = KINDS[view] && path.length ? path : null;
-    instance.setOptions(options, home !== "pending" ? wanted?.[0] : view === "pods" ? wanted : null);
+    instance.setOptions(options, home === view ? wanted?.[0] : home === "pending" && view === "pods" ? wanted : null);
     if (moved) {
       instance.shown();
       this.filter.placeholder = "Filter";
