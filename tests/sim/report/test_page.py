@@ -235,6 +235,24 @@ def test_a_run_that_bound_no_pod_has_no_shorter_waits(tmp_path: Path) -> None:
         assert compared(page, label)[1:] == [("n", "-"), ("n ", "")]
 
 
+@pytest.mark.parametrize(("second", "style"), [("4", "n better"), ("9", "n ")])
+def test_waits_are_judged_where_as_many_pods_were_bound(
+    second: str, style: str, tmp_path: Path
+) -> None:
+    late = joined(NODE, pod_text("first", "4", runs_for="30s"), pod_text("second", "4"))
+    soon = joined(NODE, pod_text("first", "4", runs_for="20s"), pod_text("second", second))
+    page = written(tmp_path, *(simulate(text, 60, history=True) for text in (late, soon)))
+    assert compared(page, "mean wait")[-1][0] == style
+
+
+@pytest.mark.parametrize(("until", "style"), [(60, "n worse"), (90, "n ")])
+def test_utilisation_is_judged_over_the_same_time(until: float, style: str, tmp_path: Path) -> None:
+    full = simulate(joined(NODE, pod_text("p", "4")), 60, history=True)
+    half = simulate(joined(NODE, pod_text("p", "2")), until, history=True)
+    page = written(tmp_path, full, half)
+    assert compared(page, "cpu requested, mean")[-1][0] == style
+
+
 @pytest.mark.parametrize(("jobs", "style"), [(["a", "b"], "n better"), (["b"], "n ")])
 def test_jobs_ready_are_judged_out_of_as_many_jobs(jobs: list[str], style: str, tmp_path: Path) -> None:
     def groups(names: list[str], cpu: str) -> str:

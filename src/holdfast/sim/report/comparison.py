@@ -107,8 +107,8 @@ class _Row(NamedTuple):
     values: list[float | None]
     text: Callable[[float], str]
     better: int
-    """1 if more is better, -1 if less is, 0 if neither. A count out of a number that differs between
-    runs is neither: a pod that is lost and created again is bound twice."""
+    """1 if more is better, -1 if less is, 0 if neither. What is counted or averaged over a number of
+    pods or a time that differs between runs is neither: pods that never start have no wait."""
 
 
 def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterable[_Row]:
@@ -121,6 +121,11 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
             found.append(value)
         return found
 
+    def if_same(values: Sequence[float | None], better: int) -> int:
+        return better if len(set(values)) == 1 else 0
+
+    waits = if_same(of("pods", "bound"), -1)
+    job_waits = if_same(of("jobs", "ready"), -1)
     yield _Row("end", list(ends), time_text, 0)
     yield _Row("pods created", of("pods", "created"), _count, 0)
     yield _Row("pods bound", of("pods", "bound"), _count, 0)
@@ -130,18 +135,19 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
         ("median", "median wait"),
         ("p95", "95th percentile of waits"),
     ):
-        yield _Row(label, of("wait", key), wait_text, -1)
-    yield _Row("longest wait", of("wait", "max"), wait_text, -1)
+        yield _Row(label, of("wait", key), wait_text, waits)
+    yield _Row("longest wait", of("wait", "max"), wait_text, waits)
     if any(of("jobs", "created")):
         created = of("jobs", "created")
         yield _Row("jobs created", created, _count, 0)
-        yield _Row("jobs ready", of("jobs", "ready"), _count, 1 if len(set(created)) == 1 else 0)
-        yield _Row("mean wait of jobs", of("jobs", "wait", "mean"), wait_text, -1)
-        yield _Row("longest wait of jobs", of("jobs", "wait", "max"), wait_text, -1)
+        yield _Row("jobs ready", of("jobs", "ready"), _count, if_same(created, 1))
+        yield _Row("mean wait of jobs", of("jobs", "wait", "mean"), wait_text, job_waits)
+        yield _Row("longest wait of jobs", of("jobs", "wait", "max"), wait_text, job_waits)
     yield _Row("nodes in use at the peak", of("nodes", "peak"), _count, 0)
     for name in _names(summaries, "utilisation"):
         if any(of("utilisation", name, "mean")):
-            yield _Row(f"{name} requested, mean", of("utilisation", name, "mean"), _percent, 1)
+            mean, better = of("utilisation", name, "mean"), if_same(ends, 1)
+            yield _Row(f"{name} requested, mean", mean, _percent, better)
     if any(of("reservations", "created")):
         yield _Row("reservations", of("reservations", "created"), _count, 0)
         for kind in KINDS:
