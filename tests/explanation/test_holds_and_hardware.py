@@ -445,7 +445,7 @@ SITUATIONS: dict[str, Row] = {
     "GPU is not healthy": Row(
         [node("n1"), device("n1", gpu(0, health=False)), share("p", 100)],
         ["n1: 1 of 1 gpu device is not healthy"],
-        [],
+        ["AddNode"],
     ),
     "over-committed node": Row(
         [node("n1", cpu="4"), full("a", "3", "n1"), full("b", "3", "n1"), pod("p", "1")],

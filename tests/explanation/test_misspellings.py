@@ -289,10 +289,10 @@ def test_another_kind_of_device_is_not_a_misspelling() -> None:
         node("n1", allocatable={"koordinator.sh/gpu": "100", "nvidia.com/gpu": "1"}),
         pod("p", requests={"cpu": "1", "koordinator.sh/rdma": "100"}),
     ]
-    report = check(Row(objects, ["no node has the resource koordinator.sh/rdma"], []))
+    report = check(Row(objects, ["no node has the resource koordinator.sh/rdma"], ["AddNode"]))
     assert not any("did you mean" in each for each in report.details)
     other_vendor = [objects[0], pod("p", requests={"cpu": "1", "vidia.org/gpu": "1"})]
-    check(Row(other_vendor, ["no node has the resource vidia.org/gpu"], []))
+    check(Row(other_vendor, ["no node has the resource vidia.org/gpu"], ["AddNode"]))
     misspelt = [objects[0], pod("p", requests={"cpu": "1", "nvdia.com/gpus": "1"})]
     check(Row(misspelt, ["did you mean nvidia.com/gpu?"], ["CorrectResource"]))
 

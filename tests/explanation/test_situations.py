@@ -396,7 +396,7 @@ SITUATIONS: dict[str, Row] = {
     "resource that no node has": Row(
         [N1, pod("p", requests={"example.com/fpga": "1"})],
         ["no node has the resource example.com/fpga"],
-        [],
+        ["AddNode"],
     ),
     "names a reservation that is not there": Row(
         [N1, pod("p", annotations=affinity_to({"name": "nope"}))],

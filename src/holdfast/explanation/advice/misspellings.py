@@ -11,6 +11,7 @@ from holdfast.explanation.facts.capacity import largest
 from holdfast.explanation.facts.node_labels import labels_of_nodes, similar_keys
 from holdfast.explanation.repairs.claim_templates import revised_claim
 from holdfast.explanation.repairs.details import claims_of, resources_like
+from holdfast.explanation.repairs.gpu_names import renamed_gpus
 from holdfast.explanation.repairs.label_repairs import corrected_labels, is_discovered
 from holdfast.explanation.repairs.mistaken_units import corrected_units
 from holdfast.explanation.repairs.pod_affinity import corrected_terms
@@ -41,6 +42,7 @@ def consider_misspellings(
         *([each] for each in corrected_terms(snapshot, subject, pod)),
         *_spread_keys(snapshot, subject, pod),
         *_resources(snapshot, subject, pod),
+        *_gpus(snapshot, subject, pod),
         *_storage_classes(snapshot, subject, pod),
         *([each] for each in corrected_units(snapshot, subject, pod)),
     ]
@@ -61,6 +63,7 @@ def corrections(
         yield from (each for same in _spread_keys(snapshot, subject, pod) for each in same)
     elif plugin == NODE_RESOURCES_FIT:
         yield from (each for same in _resources(snapshot, subject, pod) for each in same)
+        yield from renamed_gpus(snapshot, subject, pod)
         yield from corrected_units(snapshot, subject, pod)
     elif plugin == "LimitAware":
         yield from corrected_units(snapshot, subject, pod)
@@ -136,6 +139,12 @@ def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> I
         if slot != PODS and not largest(snapshot, slot):
             name = slots.name(slot)
             yield [renamed(name, near) for near in nearest(name, resources_like(snapshot, name))]
+
+
+def _gpus(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[list[Repair]]:
+    """GPUs by a resource that no node has, while nodes have GPUs by others."""
+    if found := renamed_gpus(snapshot, subject, pod):
+        yield found
 
 
 def _renamed(spec: Raw, name: str, needed: list[str]) -> Raw:

@@ -5,6 +5,7 @@ claim_templates    claims that a workload's template names
 claim_volumes      volumes for claims that are not bound
 details            names and figures behind reasons
 gang_changes       changes of a gang's PodGroup and its topology
+gpu_names          GPUs by the resources that nodes have
 host_ports         host ports that others have
 kept_pods          pods that their workload does not replace when its template changes
 label_repairs      other labels for nodes, and for what a pod requires of them

@@ -38,6 +38,7 @@ from holdfast.explanation.repairs.claim_volumes import (
     unsuitable_volumes,
     volume_terms,
 )
+from holdfast.explanation.repairs.gpu_names import other_gpu_names
 from holdfast.explanation.repairs.host_ports import port_details
 from holdfast.explanation.repairs.mistaken_units import unit_hint
 from holdfast.explanation.repairs.node_repairs import (
@@ -108,7 +109,10 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         impossible = True
         if not most:
             absent = True
-            yield f"no node has the resource {name}{did_you_mean(name, resources_like(snapshot, name))}"
+            hint = did_you_mean(name, resources_like(snapshot, name))
+            if others := other_gpu_names(snapshot, name):
+                hint = f"; nodes have {few(others)}"
+            yield f"no node has the resource {name}{hint}"
         else:
             yield (
                 f"no node is large enough: it requests {shown(name, wanted)} {name}"

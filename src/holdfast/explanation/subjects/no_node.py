@@ -74,6 +74,8 @@ _KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
 """Plugins that reject nodes whose capacity may be kept by reservations."""
 _REMOVALS = {("RemoveSelector",), ("RemoveAffinity",)}
 """Kinds of change that only its user can say whether they are right."""
+_RENAMED = {("CorrectResource",)}
+"""The kind of change that requests another resource than one that no node has."""
 _LOOKED_AT = 20
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 NOTHING_HELPS = "nothing that was tried would help"
@@ -142,6 +144,8 @@ def explain_no_node(
     if rejected is None:
         consider_awaited_pods(snapshot, pod, advisor)
     protected = [] if preempts else consider_nodes(advisor, placing)
+    if rejected is None and advisor.actions == _RENAMED:
+        consider_new_node(snapshot, pod, placing, advisor)
     if not advisor.advice and not preempts:
         consider_removals(snapshot, subject, pod, advisor)
         if rejected is None and not advisor.advice:
