@@ -545,8 +545,11 @@ SITUATIONS: dict[str, Row] = {
     ),
     "exact match of a reservation that is larger": Row(
         [N1, on_n1(HELD), pod("p", "4", app="web", annotations={EXACT: '{"resourceNames":["cpu"]}'})],
-        ["No suitable node"],
-        ["RemoveAnnotation"],
+        [
+            "reservation peak on n1 cannot be used: its size must match exactly "
+            "(exact-match-reservation): the pod requests 4 cpu, the reservation has 6"
+        ],
+        ["RemoveAnnotation", "Resize"],
     ),
     "exact match": Row(
         [

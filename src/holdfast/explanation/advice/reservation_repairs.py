@@ -246,8 +246,13 @@ def _usable(
             f"remove the annotation {EXACT_MATCH_RESERVATION}, which reservation {name} does not meet"
         )
         yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
-    if refusal == NOT_EXACT or not refusal:
-        bound = entry.amounts if refusal else entry.remaining
+        sizes = reservations.affinity(pod.cls).unequal(reservation)
+        if all(own and has for own, has in sizes.values()):
+            same = resize(snapshot, subject, sizes, exactly=True)
+            if same is not None:
+                yield same._replace(text=f"{same.text}, exactly what reservation {name} has")
+    elif not refusal:
+        bound = entry.remaining
         lowered = {
             slots.name(slot): (amount, bound[slot])
             for slot, amount in asked.items()
@@ -255,12 +260,11 @@ def _usable(
         }
         if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
             yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
-        if not refusal:
-            others = [each.record(snapshot) for each in siblings(snapshot, subject)]
-            waiting = 1 + sum(each is not None and each.row < 0 for each in others)
-            waiting += len(uncreated_replicas(snapshot, subject, len(others)))
-            made = (_enlarged(snapshot, pod, reservation, n) for n in dict.fromkeys((waiting, 1)))
-            yield from filter(None, made)
+        others = [each.record(snapshot) for each in siblings(snapshot, subject)]
+        waiting = 1 + sum(each is not None and each.row < 0 for each in others)
+        waiting += len(uncreated_replicas(snapshot, subject, len(others)))
+        made = (_enlarged(snapshot, pod, reservation, n) for n in dict.fromkeys((waiting, 1)))
+        yield from filter(None, made)
 
 
 def _enlarged(

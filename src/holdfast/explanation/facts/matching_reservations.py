@@ -110,8 +110,13 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         return f"is allocated to {owners} (allocateOnce)"
     refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
     entry = reservation.entry
-    if refusal == NOT_EXACT and entry is not None:
-        return f"{refusal}: {_compared(cluster, column.cls, entry.amounts, exact=True)}"
+    if refusal == NOT_EXACT:
+        unequal = reservations.affinity(column.cls).unequal(reservation)
+        sizes = ", ".join(
+            f"the pod requests {shown(name, own)} {name}, the reservation has {shown(name, has)}"
+            for name, (own, has) in unequal.items()
+        )
+        return f"its size must match exactly (exact-match-reservation): {sizes}"
     if refusal == UNSCHEDULABLE:
         closed = "it is being deleted" if reservation.terminating else "spec.unschedulable is true"
         return f"it takes no new pods ({closed})"
@@ -132,7 +137,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     if text.startswith(_OF_NODE) and reservations.affinity(column.cls).required:
         return f"its node {text.removeprefix(_OF_NODE)}"  # for the same reason
     if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
-        compared = _compared(cluster, column.cls, entry.remaining, exact=False)
+        compared = _compared(cluster, column.cls, entry.remaining)
         return f"{compared} left, and its policy is Restricted" if compared else text
     if all(each.startswith("Insufficient ") for each in against):
         return _beside(cluster, column.cls, entry) or text
@@ -154,15 +159,14 @@ def _beside(cluster: Cluster, cls: PodClass, entry: ReservationEntry) -> str:
     return ", ".join(texts)
 
 
-def _compared(cluster: Cluster, cls: PodClass, amounts: dict[int, int], exact: bool) -> str:
-    """`the pod requests 2 cpu, the reservation has 1`, for resources that differ, or that it has less
-    of."""
+def _compared(cluster: Cluster, cls: PodClass, amounts: dict[int, int]) -> str:
+    """`the pod requests 2 cpu, the reservation has 1`, for resources that it has less of."""
     slots = cluster.nodes.slots
     texts = [
         f"the pod requests {shown(name, asked)} {name}, "
         f"the reservation has {shown(name, amounts[slot])}"
         for slot, asked in cls.requests
-        if slot in amounts and (asked != amounts[slot] if exact else asked > amounts[slot])
+        if slot in amounts and asked > amounts[slot]
         for name in [slots.name(slot)]
     ]
     return ", ".join(texts)

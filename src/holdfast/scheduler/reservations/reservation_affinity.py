@@ -115,11 +115,15 @@ class RequiredReservation:
         )
         return near and all(self._amounts.get(n, 0) == amounts.get(n, 0) for n in self._exact)
 
+    def unequal(self, reservation: ReservationInfo) -> dict[str, tuple[int, int]]:
+        """By resource whose amount must match exactly and does not, what the pod requests and what the
+        reservation has."""
+        there = reservation.amounts_by_name
+        sizes = {name: (self._amounts.get(name, 0), there.get(name, 0)) for name in self._exact}
+        return {name: (own, has) for name, (own, has) in sizes.items() if own != has}
+
     def _is_exact(self, reservation: ReservationInfo) -> bool:
-        return all(
-            self._amounts.get(name, 0) == reservation.amounts_by_name.get(name, 0)
-            for name in self._exact
-        )
+        return not (self._exact and self.unequal(reservation))
 
 
 T = TypeVar("T", bound=Struct)
