@@ -17,4 +17,5 @@ pod_sizes          other requests and limits for the containers of a pod
 repair             a change that may help, and how the pods and their workload are edited
 smaller_workloads  workloads that would create ended pods again
 taints             taints of nodes, and tolerations of them
+topology_spread    topology spread constraints: which nodes count, and other policies
 """

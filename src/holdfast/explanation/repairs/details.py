@@ -1,11 +1,10 @@
 """Facts about why nodes reject a pod: names of labels, ports, pods, claims and taints, with figures."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.affinity import Taint
 from holdfast.api.names import TAINT_UNSCHEDULABLE
-from holdfast.api.plurals import number_of, plural
+from holdfast.api.plurals import plural
 from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
 from holdfast.api.resources import is_pod_level, is_sidecar
@@ -25,8 +24,6 @@ from holdfast.explanation.facts.claim_details import claim_details
 from holdfast.explanation.facts.hardware import attach_details, closest_by_devices, device_details
 from holdfast.explanation.facts.node_labels import (
     label_details,
-    labels_of_nodes,
-    similar_keys,
     unmet_labels,
 )
 from holdfast.explanation.facts.numa_alignment import numa_details
@@ -48,13 +45,13 @@ from holdfast.explanation.repairs.node_repairs import (
 from holdfast.explanation.repairs.pod_affinity import pod_affinity_details
 from holdfast.explanation.repairs.repair import CLAIM, STORAGE_CLASS, VOLUME
 from holdfast.explanation.repairs.taints import is_lifecycle, own_toleration, taint_text, untolerated
+from holdfast.explanation.repairs.topology_spread import spread_details
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
-from holdfast.scheduler.plugins.pod_topology_spread import compiled_constraint
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
@@ -312,44 +309,6 @@ def _features(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             )
 
 
-# Spread
-
-
-def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    cluster = snapshot.cluster
-    infos = {name: cluster.nodes.info[row_of(snapshot, name)] for name in nodes}
-    for each in pod.cls.pod.spec.topology_spread_constraints:
-        if each.when_unsatisfiable != "DoNotSchedule":
-            continue
-        key = each.topology_key
-        lacking = [name for name in nodes if key not in infos[name].labels]
-        if lacking:
-            labels = labels_of_nodes(snapshot)
-            hint = "" if key in labels else did_you_mean(key, similar_keys(key, labels))
-            on = few(lacking, _NODES)
-            yield f"spread over {key}: the label {key} is missing on {on}{hint}"
-        if len(lacking) == len(nodes):
-            continue
-        selector = compiled_constraint(each, pod.cls).selector
-        counts: Counter[str] = Counter()
-        for row, info in cluster.nodes.info.items():
-            if cluster.nodes.alive[row] and key in info.labels:
-                counts[info.labels[key]] += sum(
-                    other.namespace == pod.namespace
-                    and not other.cls.terminating
-                    and selector.matches(other.cls.labels)
-                    for other in cluster.ledger.pods.get(row, {}).values()
-                )
-        texts = few([f"{value}: {count}" for value, count in counts.most_common()], 6)
-        yield f"spread over {key} with maxSkew {each.max_skew}: pods by {key} are {texts}"
-        if each.min_domains and len(counts) < each.min_domains:
-            yield (
-                f"spread over {key}: its minDomains is {each.min_domains}, and {key} has "
-                f"{number_of(len(counts), 'value')}, so that each may have {each.max_skew} such "
-                f"{plural(each.max_skew, 'pod')} at most"
-            )
-
-
 # Volumes
 
 
@@ -483,7 +442,7 @@ _BY_PLUGIN: dict[str, Details] = {
     "NodeDeclaredFeatures": _features,
     "NodePorts": port_details,
     "InterPodAffinity": pod_affinity_details,
-    "PodTopologySpread": _spread,
+    "PodTopologySpread": spread_details,
     "VolumeBinding": _volumes,
     "VolumeZone": _volumes,
     "VolumeRestrictions": _volume_use,

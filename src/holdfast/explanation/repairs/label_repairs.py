@@ -2,7 +2,7 @@
 nearest labels, values and names that exist."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.names import HOSTNAME_LABEL, NODE_NAME_FIELD
@@ -115,6 +115,35 @@ def is_discovered(key: str) -> bool:
     domain, slash, _ = key.rpartition("/")
     parents = [domain.split(".", i)[-1] for i in range(domain.count(".") + 1)]
     return bool(slash) and domain not in _ROLES and any(each in _DISCOVERED for each in parents)
+
+
+# Topology keys
+
+
+def lacking_keys(snapshot: ClusterSnapshot, row: int, keys: Iterable[str]) -> list[str]:
+    """The topology keys that the node does not have."""
+    labels = snapshot.cluster.nodes.info[row].labels
+    return [key for key in dict.fromkeys(keys) if key not in labels]
+
+
+def are_misspelt(snapshot: ClusterSnapshot, keys: list[str]) -> bool:
+    """Whether no node has one of the keys, and some have a similar one."""
+    known = labels_of_nodes(snapshot) if keys else {}
+    return any(key not in known and nearest(key, similar_keys(key, known)) for key in keys)
+
+
+def with_keys(snapshot: ClusterSnapshot, row: int, keys: list[str]) -> list[Repair]:
+    """The node with topology keys that it lacks, unless they say what a node is and no node has
+    them."""
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    known = labels_of_nodes(snapshot) if keys else {}
+    if raw is None or not keys or any(is_discovered(key) and key not in known for key in keys):
+        return []
+    text = " ".join(f"{key}={VALUE}" for key in keys)
+    body = {"metadata": {"labels": dict.fromkeys(keys, VALUE)}}
+    text = f"label {name} (kubectl label node {name} {text})"
+    return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
 
 
 # Corrections

@@ -2,7 +2,7 @@
 node: a cordon, taints, labels, spread constraints, kubelet features, hints and policies."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
@@ -17,16 +17,22 @@ from holdfast.api.names import (
 )
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.facts.capacity import missing_node
-from holdfast.explanation.facts.node_labels import labels_of_nodes, similar_keys, unmet_labels
+from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.facts.numa_alignment import (
     has_no_numa_nodes,
     own_policy,
     whole_cores,
     wider_policies,
 )
-from holdfast.explanation.repairs.label_repairs import VALUE, is_discovered, label_repairs
+from holdfast.explanation.repairs.label_repairs import (
+    are_misspelt,
+    label_repairs,
+    lacking_keys,
+    with_keys,
+)
 from holdfast.explanation.repairs.repair import Repair, metadata_changes, repair, spec_changes
 from holdfast.explanation.repairs.taints import toleration_repairs
+from holdfast.explanation.repairs.topology_spread import spread_repairs
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.affinity_terms import Role, terms_of
@@ -145,65 +151,13 @@ def _node_name(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row:
     return [repair(text, "RemoveNodeName", objects)]
 
 
-def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
-    constraints = pod.cls.pod.spec.topology_spread_constraints
-    hard = [each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"]
-    lacking = _lacking_keys(snapshot, row, (each.topology_key for each in hard))
-    if _are_misspelt(snapshot, lacking):
-        return []
-    if labelled := _with_keys(snapshot, row, lacking):
-        return labelled
-
-    def soften(spec: Raw) -> Raw:
-        hard = [
-            {name: value for name, value in each.items() if name != "minDomains"}
-            for each in spec.get("topologySpreadConstraints") or ()
-        ]
-        return {
-            "topologySpreadConstraints": [
-                {**each, "whenUnsatisfiable": "ScheduleAnyway"} for each in hard
-            ]
-        }
-
-    text = "set whenUnsatisfiable: ScheduleAnyway in its topology spread constraints"
-    if any(each.min_domains for each in constraints):
-        text += ", without minDomains"
-    return [repair(text, "RelaxSpread", spec_changes(snapshot, subject, soften))] if constraints else []
-
-
 def _pod_affinity(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> list[Repair]:
     """The node with the topology keys of the pod's required affinity."""
     required = [own.term for own in terms_of(pod.cls) if own.role is Role.REQUIRED]
-    lacking = _lacking_keys(snapshot, row, (term.topology_key for term in required))
-    return [] if _are_misspelt(snapshot, lacking) else _with_keys(snapshot, row, lacking)
-
-
-def _lacking_keys(snapshot: ClusterSnapshot, row: int, keys: Iterable[str]) -> list[str]:
-    """The topology keys that the node does not have."""
-    labels = snapshot.cluster.nodes.info[row].labels
-    return [key for key in dict.fromkeys(keys) if key not in labels]
-
-
-def _are_misspelt(snapshot: ClusterSnapshot, keys: list[str]) -> bool:
-    """Whether no node has one of the keys, and some have a similar one."""
-    known = labels_of_nodes(snapshot) if keys else {}
-    return any(key not in known and nearest(key, similar_keys(key, known)) for key in keys)
-
-
-def _with_keys(snapshot: ClusterSnapshot, row: int, keys: list[str]) -> list[Repair]:
-    """The node with topology keys that it lacks, unless they say what a node is and no node has
-    them."""
-    name = snapshot.cluster.nodes.name(row)
-    raw = snapshot.find(NODE, name)
-    known = labels_of_nodes(snapshot) if keys else {}
-    if raw is None or not keys or any(is_discovered(key) and key not in known for key in keys):
-        return []
-    text = " ".join(f"{key}={VALUE}" for key in keys)
-    body = {"metadata": {"labels": dict.fromkeys(keys, VALUE)}}
-    text = f"label {name} (kubectl label node {name} {text})"
-    return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
+    lacking = lacking_keys(snapshot, row, (term.topology_key for term in required))
+    return [] if are_misspelt(snapshot, lacking) else with_keys(snapshot, row, lacking)
 
 
 def _malformed_limits(
@@ -296,7 +250,7 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "NodeAffinity": label_repairs,
     "NodeName": _node_name,
     "InterPodAffinity": _pod_affinity,
-    "PodTopologySpread": _spread,
+    "PodTopologySpread": spread_repairs,
     "LimitAware": _malformed_limits,
     "DeviceShare": _hints,
     "NodeDeclaredFeatures": _features,
