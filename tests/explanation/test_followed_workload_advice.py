@@ -326,7 +326,8 @@ def test_the_capability_of_a_queue_is_raised_for_all_replicas_that_start(
     cluster.rest()
     objects = [*cluster.objects.all()]
     top = next(each for each in objects if each["kind"] == kind)
-    advice = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
+    report = explain(snapshot_with(objects, NOW), copy.deepcopy(top))
+    (advice,) = (each for each in report.advice if each.text.startswith("raise the capability"))
     assert advice.text == f"raise the capability of queue q to {raised} cpu; then {fits}: n0"
     assert len(pods_of(followed(objects, advice.change)).running) == running
 

@@ -53,17 +53,17 @@ def test_requests_are_advised_with_which_all_replicas_fit() -> None:
     report = explained([N1, *replicas("5", 2)], 2)
     (only,) = report.advice
     assert only.text == (
-        "request at most 2600m cpu instead of 5, in the template of Deployment web, and set "
+        "request at most 2666m cpu instead of 5, in the template of Deployment web, and set "
         "maxUnavailable of its rolling update to 2, so that old pods may end first; then all 3 pods "
         "fit: n1"
     )
-    assert (fits([N1], 3, "2600m"), fits([N1], 3, "3")) == (3, 2)
+    assert (fits([N1], 3, "2666m"), fits([N1], 3, "3")) == (3, 2)
 
 
 def test_requests_for_all_replicas_count_what_smaller_pods_free() -> None:
     objects = [node("n1", cpu="4"), node("n2", cpu="4"), *replicas("3", 4)]
     (resized,) = explained(objects, 4).advice
-    assert "request at most 1300m cpu instead of 3," in resized.text
+    assert "request at most 1333m cpu instead of 3," in resized.text
     assert resized.text.endswith("then all 5 pods fit: n1, n2")
 
 
@@ -142,7 +142,7 @@ def test_replicas_on_nodes_make_room_for_smaller_ones(strategy: Raw, more: str) 
     deployment["spec"]["strategy"] = strategy
     (advice,) = explain(snapshot_of(world_of(objects)), deployment).advice
     assert advice.text == (
-        f"request at most 3300m cpu instead of 5, in the template of Deployment web{more}; "
+        f"request at most 3333m cpu instead of 5, in the template of Deployment web{more}; "
         "then all 3 pods fit: n1"
     )
     patches = [each["patch"]["spec"] for each in advice.change["objects"]]

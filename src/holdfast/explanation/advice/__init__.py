@@ -10,6 +10,7 @@ evictions             ending pods
 forecast_waits        waiting for as long as the forecast of `when` says
 gang_repairs          changes that let a whole gang start
 invalid_requests      requests for devices and exclusive CPUs that no node can satisfy
+largest_requests      the largest requests with which all pods of a workload or gang start
 limit_ratios          higher limits of pods on a node
 missing_claims        claims, templates and device classes that do not exist
 missing_volumes       PersistentVolumeClaims and volumes that do not exist or are not bound

@@ -143,6 +143,11 @@ class Advisor:
         found = [*self._found.values(), *(each for _, each in self._partial.values())]
         return {each.actions for each in found}
 
+    @property
+    def actions_given(self) -> set[Actions]:
+        """The kinds of change of which one is enough, and is advised."""
+        return self._given
+
     @contextmanager
     def about(self, subject: Subject, *before: Repair) -> Iterator[None]:
         """Changes are made to another member of the gang, after some that are needed in any case."""
@@ -166,7 +171,7 @@ class Advisor:
                     self.too_late.append(until)
                     return False
                 return self.propose_forecast(found)
-        several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
+        several = sum(any(map(edits_pod, each.change.objects)) for each in repairs) > 1
         texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
         change = sum((each.change for each in repairs), ClusterChange())
         text = _with_places(repairs, texts)  # the same change of other members is another one
@@ -199,7 +204,7 @@ class Advisor:
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
-        sizes = repairs[0].sizes if len(repairs) == 1 else {}
+        sizes = repairs[-1].sizes if is_single else {}
         self.helpful.append(Repair(text, change, max(each.cost for each in repairs), sizes))
         self._found[text] = ranked
         return True
@@ -392,7 +397,7 @@ class Advisor:
     def _whose(self, each: Repair, several: bool) -> str:
         """`default/q: ` for a change of other members than the pod; of several changes of pods, all
         pods of each that is made to more than one."""
-        names = [(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)]
+        names = [(c.name, c.namespace) for c in each.change.objects if edits_pod(c)]
         pods = sorted(set(names))
         if len(pods) > 1 and several:
             shown = [f"{namespace}/{name}" for name, namespace in pods]
@@ -437,17 +442,17 @@ def _with_places(repairs: tuple[Repair, ...], texts: list[str]) -> str:
     edits = [at for at, each in enumerate(repairs) if workload_text(each.change)]
     if not edits:
         place = _members_text(change, text)
-        edits = [at for at, each in enumerate(repairs) if any(map(_edits_pod, each.change.objects))]
+        edits = [at for at, each in enumerate(repairs) if any(map(edits_pod, each.change.objects))]
     return " and ".join(f"{each}{place if at in edits[-1:] else ''}" for at, each in enumerate(texts))
 
 
 def _members_text(change: ClusterChange, text: str) -> str:
     """`, in each of 3 pods (w-0, w-1, w-2)`; empty if one pod is edited, or the text names them."""
-    edited = dict.fromkeys(each.name for each in change.objects if _edits_pod(each))
+    edited = dict.fromkeys(each.name for each in change.objects if edits_pod(each))
     if len(edited) < 2 or any(f"/{name}" in text for name in edited):
         return ""
     return f", in each of {len(edited)} pods ({few(list(edited))})"
 
 
-def _edits_pod(change: ObjectChange) -> bool:
+def edits_pod(change: ObjectChange) -> bool:
     return change.info is POD and change.operation == PATCH and "status" not in change.body

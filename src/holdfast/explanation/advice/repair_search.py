@@ -44,6 +44,7 @@ from holdfast.explanation.advice.evictions import (
     freed_by_eviction,
     freed_by_preemption,
 )
+from holdfast.explanation.advice.largest_requests import consider_smaller_replicas
 from holdfast.explanation.advice.limit_ratios import consider_limit_ratios
 from holdfast.explanation.advice.missing_claims import awaited_slices
 from holdfast.explanation.advice.misspellings import corrections
@@ -56,7 +57,6 @@ from holdfast.explanation.advice.removals import (
 )
 from holdfast.explanation.advice.reservation_repairs import reservation_repairs
 from holdfast.explanation.advice.smaller_requests import (
-    consider_smaller_replicas,
     merged_sizes,
     more_cpus,
     resize,

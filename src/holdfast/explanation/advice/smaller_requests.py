@@ -1,11 +1,7 @@
 """Smaller requests and limits of a pod or reservation, and NUMA policies that demand less."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-from holdfast.api.names import CPU as CPU_NAME
-from holdfast.api.names import MEMORY as MEMORY_NAME
-from holdfast.explanation.advice.advisor import Advisor, actions_of
 from holdfast.explanation.facts.capacity import missing_on, requested
 from holdfast.explanation.facts.hardware import device_requests
 from holdfast.explanation.facts.numa_alignment import numa_requests, whole_cores
@@ -17,15 +13,6 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
-
-_SHARES = (7, 6, 5, 4, 3, 2)
-"""How many eighths of their requests the members of a gang are tried with."""
-
-_STEPS = 5
-"""How many steps of bisection divide one eighth of a request."""
-
-_PARTS = 256
-"""Into how many parts a request is divided to find the largest one with which all replicas start."""
 
 
 def smaller_steps(
@@ -75,114 +62,6 @@ def smaller_beside(
     smaller = resize(snapshot, subject, lowered)
     if smaller is not None:
         yield smaller
-
-
-def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:
-    """Smaller requests of all members like the pod, of one resource if that is enough."""
-    snapshot, kind = advisor.snapshot, ("Resize",)
-    slots = snapshot.cluster.nodes.slots
-    asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
-
-    def with_parts(names: list[str], parts: int, rounded: Callable[[str, int], int]) -> Repair | None:
-        lowered = {name: (asked[name], rounded(name, asked[name] * parts // _PARTS)) for name in names}
-        return resize(snapshot, Subject.of(pod), lowered)
-
-    for names in (*([name] for name in asked), list(asked)):
-        for eighths in _SHARES if names else ():
-            smaller = with_parts(names, eighths * _PARTS // 8, _round_down)
-            is_first = kind not in advisor.actions
-            if smaller is None or not advisor.propose_once(kind, smaller):
-                continue
-            if is_first:
-                _improve(advisor, eighths, partial(with_parts, names, rounded=_readable))
-            return
-
-
-def _improve(advisor: Advisor, eighths: int, with_parts: Callable[[int], Repair | None]) -> None:
-    """Advises the largest request with which the gang starts, found by bisection: this share was found
-    to be enough, and one eighth more was not."""
-    low, high = eighths * _PARTS // 8, (eighths + 1) * _PARTS // 8
-    best: Repair | None = None
-    for _ in range(_STEPS):
-        middle = (low + high) // 2
-        larger = with_parts(middle)
-        if larger is not None and advisor.is_enough(larger):
-            low, best = middle, larger
-        else:
-            high = middle
-    if best is not None:
-        advisor.improve(best)
-
-
-def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
-    """The largest requests with which all pods of the workload start, where larger ones are not enough
-    for all; found by bisection."""
-    if not advisor.has_siblings or not rows:
-        return
-    given = [each for each in advisor.helpful if each.sizes and actions_of(each) == ("Resize",)]
-    if given:
-        _improve_replicas(advisor, given[-1].sizes)
-        return
-    slots, asked = advisor.snapshot.cluster.nodes.slots, requested(pod)
-    short = missing_on(advisor.snapshot, pod, rows[0])
-    every: Sizes = {slots.name(slot): (n, n) for slot, n in asked.items() if slot != PODS and n > 1}
-    sizes: Sizes = {name: every[name] for name in map(slots.name, short) if name in every}
-    if advisor.partial_resizes:
-        sizes = advisor.partial_resizes[0].sizes
-    if not _consider_largest(advisor, sizes) and every.keys() != sizes.keys():
-        _consider_largest(advisor, every)
-
-
-def _consider_largest(advisor: Advisor, sizes: Sizes) -> bool:
-    """Advises the largest requests, up to these, with which all pods of the workload start; returns
-    whether there are any."""
-
-    def with_parts(parts: int) -> Repair | None:
-        lowered = {
-            name: (now, _readable(name, then * parts // _PARTS)) for name, (now, then) in sizes.items()
-        }
-        return resize(advisor.snapshot, advisor.subject, lowered)
-
-    low, high = 0, _PARTS
-    while high - low > 1 and sizes:
-        middle = (low + high) // 2
-        smaller = with_parts(middle)
-        is_low = smaller is None or advisor.is_enough(smaller)
-        low, high = (middle, high) if is_low else (low, middle)
-    best = with_parts(low) if low else None
-    return best is not None and advisor.propose_once(("Resize",), best)
-
-
-def _improve_replicas(advisor: Advisor, sizes: Sizes) -> None:
-    """Advises larger requests than these, which fit what is free on one node now: pods that are
-    replaced by smaller ones free some as well."""
-    low, high, best = 0, _PARTS, None
-    while high - low > 1:
-        middle = (low + high) // 2
-        larger = {
-            name: (now, _readable(name, then + (now - then) * middle // _PARTS))
-            for name, (now, then) in sizes.items()
-        }
-        is_larger = all(larger[name][1] > then for name, (_, then) in sizes.items())
-        found = resize(advisor.snapshot, advisor.subject, larger) if is_larger else None
-        if found is not None and not advisor.is_enough(found):
-            high = middle
-        else:
-            low, best = middle, found or best
-    if best is not None:
-        advisor.improve(best)
-
-
-def _readable(name: str, amount: int) -> int:
-    """An amount with few digits, and not larger: tenths of CPUs, multiples of 64 MiB."""
-    unit = {CPU_NAME: 100, MEMORY_NAME: 2**26}.get(name, 1)
-    return amount // unit * unit if amount >= unit else amount
-
-
-def _round_down(name: str, amount: int) -> int:
-    """An amount that reads well, and is not larger: whole CPUs, whole GiB."""
-    whole = {CPU_NAME: 1000, MEMORY_NAME: 2**30}.get(name, 1)
-    return amount // whole * whole if amount >= 2 * whole else amount
 
 
 def resize(

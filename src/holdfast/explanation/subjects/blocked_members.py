@@ -15,11 +15,11 @@ from holdfast.explanation.advice.gang_repairs import (
     consider_steps,
     first_of_each_class,
 )
+from holdfast.explanation.advice.largest_requests import consider_smaller_members
 from holdfast.explanation.advice.misspellings import served_schedulers
 from holdfast.explanation.advice.planned_reservations import consider_estimate
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.reservation_repairs import consider_owners
-from holdfast.explanation.advice.smaller_requests import consider_smaller_members
 from holdfast.explanation.advice.waits import consider_gang_wait
 from holdfast.explanation.facts.near_owners import near_owners
 from holdfast.explanation.phrases import job_text, pods_text

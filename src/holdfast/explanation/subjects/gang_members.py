@@ -7,6 +7,7 @@ from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.gang_repairs import consider_all_smaller, consider_steps
+from holdfast.explanation.advice.largest_requests import improve_members
 from holdfast.explanation.facts.own_starts import (
     following_text,
     gang_victims,
@@ -181,6 +182,7 @@ def _no_node_in_gang(
         consider_steps(snapshot, job, advisor, [])
     if not advisor.advice:
         consider_all_smaller(snapshot, job, advisor, [])
+    improve_members(advisor)
     if advisor.advice:
         note_nothing_helps(advisor, report)
 

@@ -9,9 +9,10 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.largest_requests import consider_largest, consider_smaller_members
 from holdfast.explanation.advice.overdue_pods import removal
 from holdfast.explanation.advice.repair_search import consider_nodes
-from holdfast.explanation.advice.smaller_requests import consider_smaller_members, resize
+from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.expected_ends import ExpectedEnd
 from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE
@@ -268,9 +269,10 @@ def _smaller(
         for slot, amount in left.items()
         if slot != PODS and amount < asked[slot]
     }
-    smaller = resize(snapshot, subject, lowered)
-    if smaller is not None:
-        advisor.propose(smaller)
+    smaller = resize(snapshot, subject, lowered) if not advisor.has_siblings else None
+    if smaller is None or not advisor.propose(smaller):
+        # All pods of the workload share what it may use, those that run now among them.
+        consider_largest(advisor, subject, {name: now for name, (now, _) in lowered.items()})
 
 
 def _unclaimed(snapshot: ClusterSnapshot, pods: list[PodRecord], slot: int) -> int:

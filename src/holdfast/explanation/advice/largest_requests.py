@@ -1,0 +1,176 @@
+"""The largest requests with which all pods of a workload, or a gang, start; found by bisection.
+
+A request is searched for in steps of one millicore, one MiB, or one unit: one step more is not enough.
+Where several resources are short, all are lowered by the same share first, and then each is raised by
+itself as far as the others allow.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast.api.names import MEMORY
+from holdfast.explanation.advice.advisor import Advisor, actions_of, edits_pod
+from holdfast.explanation.advice.smaller_requests import resize
+from holdfast.explanation.facts.capacity import missing_on, requested
+from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE, Sizes
+from holdfast.explanation.repairs.repair import Repair
+from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+
+_RESIZE = "Resize"
+_PARTS = 256
+"""Into how many parts requests are divided to find the share with which all start."""
+_MIB = 2**20
+_IN_BYTES = (MEMORY, "ephemeral-storage", "hugepages-", "koordinator.sh/gpu-memory")
+"""What the names of resources that are counted in bytes begin with, or are."""
+_NOT_BYTES = "koordinator.sh/gpu-memory-ratio"
+
+PodName = tuple[str, str]
+
+
+def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:
+    """The largest requests of members like the pod with which the gang starts, of one resource if that
+    is enough: of as few members as are enough, or of all if they are made from one template."""
+    subject, snapshot = Subject.of(pod), advisor.snapshot
+    slots = snapshot.cluster.nodes.slots
+    asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
+    for names in (*([name] for name in asked), list(asked)):
+        if names and consider_largest(advisor, subject, {name: asked[name] for name in names}):
+            break
+    improve_members(advisor)
+
+
+def improve_members(advisor: Advisor) -> None:
+    """Smaller requests of members that are advised already, of as few of them as are enough, and as
+    large as possible."""
+    if (given := _given(advisor)) is not None:
+        improve_sizes(advisor, advisor.subject, given.sizes, _fewest_pods(advisor, given))
+
+
+def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
+    """The largest requests with which all pods of the workload start, where larger ones are not enough
+    for all."""
+    if not advisor.has_siblings or not rows:
+        return
+    if (given := _given(advisor)) is not None:
+        # Those fit what is free on one node now: pods that smaller ones replace free some as well.
+        improve_sizes(advisor, advisor.subject, given.sizes)
+        return
+    slots = advisor.snapshot.cluster.nodes.slots
+    every = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
+    short = map(slots.name, missing_on(advisor.snapshot, pod, rows[0]))
+    now = {name: every[name] for name in short if name in every}
+    if advisor.partial_resizes:
+        now = {name: before for name, (before, _) in advisor.partial_resizes[0].sizes.items()}
+    if not consider_largest(advisor, advisor.subject, now) and every.keys() != now.keys():
+        consider_largest(advisor, advisor.subject, every)
+
+
+def consider_largest(advisor: Advisor, subject: Subject, now: Mapping[str, int]) -> bool:
+    """Advises the largest requests below these with which all pods of the workload, or the gang,
+    start, unless smaller requests are advised already; whether any are."""
+    if (_RESIZE,) in advisor.actions_given:
+        return True
+    best = _Search(advisor, subject, now).largest() if now else None
+    return best is not None and advisor.propose_once((_RESIZE,), best)
+
+
+def improve_sizes(
+    advisor: Advisor, subject: Subject, enough: Sizes, only: frozenset[PodName] | None = None
+) -> None:
+    """Advises larger requests in place of those that were found to be enough, or the same ones of fewer
+    pods: only of these."""
+    now = {name: before for name, (before, _) in enough.items()}
+    found = {name: then for name, (_, then) in enough.items()}
+    best = _Search(advisor, subject, now, only).raised(found)
+    if best is not None and (best.sizes != enough or only is not None):
+        advisor.improve(best)
+
+
+def _given(advisor: Advisor) -> Repair | None:
+    """The smaller requests that are advised already."""
+    kind = (*actions_of(*advisor.before), _RESIZE)
+    given = [each for each in advisor.helpful if each.sizes and actions_of(each) == kind]
+    return given[-1] if given else None
+
+
+def _fewest_pods(advisor: Advisor, smaller: Repair) -> frozenset[PodName] | None:
+    """The pods of which smaller requests are enough; None if those of all are needed."""
+    pods = [(each.namespace, each.name) for each in smaller.change.objects if edits_pod(each)]
+    edited = {(each.namespace, each.name): each for each in smaller.change.objects}
+    is_plain = len(pods) == len(edited) and not any(each.follows for each in edited.values())
+    if len(pods) < 2 or not is_plain or advisor.before:
+        return None
+    # Members that are tried last are those that find no node.
+    own = advisor.subject.namespace, advisor.subject.name
+    pods = sorted(pods[::-1], key=lambda each: each != own)
+    for count in range(1, len(pods)):
+        change = replace(smaller.change, objects=tuple(edited[each] for each in pods[:count]))
+        if advisor.is_enough(smaller._replace(change=change)):
+            return frozenset(pods[:count])
+    return None
+
+
+class _Search(NamedTuple):
+    advisor: Advisor
+    subject: Subject
+    now: Mapping[str, int]
+    """By resource, the requests that are too large."""
+    only: frozenset[PodName] | None = None
+    """The pods whose requests are lowered; None for all that are like the subject."""
+
+    def largest(self) -> Repair | None:
+        """The largest requests that are enough; None if none are."""
+        least = {name: -(-amount // SMALLEST_SHARE) for name, amount in self.now.items()}
+        if not self._is_enough(least):
+            return None
+        low, high = 0, _PARTS
+        while high - low > 1 and len(self.now) > 1:
+            middle = (low + high) // 2
+            is_low = self._is_enough(self._share(least, middle))
+            low, high = (middle, high) if is_low else (low, middle)
+        return self.raised(self._share(least, low))
+
+    def raised(self, enough: Mapping[str, int]) -> Repair | None:
+        """The largest requests that are enough, each found beside the others."""
+        found = dict(enough)
+        for name, amount in enough.items():
+            others = {other: size for other, size in found.items() if other != name}
+            if others and self._is_enough(others):
+                found = others
+                continue
+            step = _step(name, amount)
+            low, high = amount // step, -(-self.now[name] // step)
+            while high - low > 1:
+                middle = (low + high) // 2
+                is_low = self._is_enough({**found, name: middle * step})
+                low, high = (middle, high) if is_low else (low, middle)
+            is_least = low * step * SMALLEST_SHARE < self.now[name]
+            found[name] = amount if is_least else low * step
+        return self._resized(found)
+
+    def _share(self, least: Mapping[str, int], parts: int) -> dict[str, int]:
+        """Requests between the least and the present ones."""
+        return {
+            name: amount + (self.now[name] - amount) * parts // _PARTS for name, amount in least.items()
+        }
+
+    def _is_enough(self, sizes: Mapping[str, int]) -> bool:
+        smaller = self._resized(sizes)
+        return smaller is not None and self.advisor.is_enough(smaller)
+
+    def _resized(self, sizes: Mapping[str, int]) -> Repair | None:
+        lowered = {name: (self.now[name], size) for name, size in sizes.items()}
+        found = resize(self.advisor.snapshot, self.subject, lowered)
+        if found is None or self.only is None:
+            return found
+        kept = [each for each in found.change.objects if (each.namespace, each.name) in self.only]
+        return found._replace(change=replace(found.change, objects=tuple(kept)))
+
+
+def _step(name: str, amount: int) -> int:
+    """The precision of a request: a MiB of what is counted in bytes, a millicore, or one unit."""
+    is_in_bytes = name.startswith(_IN_BYTES) and name != _NOT_BYTES
+    return _MIB if is_in_bytes and amount >= _MIB else 1
