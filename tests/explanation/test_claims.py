@@ -62,14 +62,14 @@ CASES: dict[str, Case] = {
         [N1, waiting()],
         f"It is not bound to a volume. Pod default/p waits: {UNBOUND}",
         ["storage class fsat, which does not exist"],
-        ["create StorageClass fsat"],
+        ["create StorageClass fsat", "create a volume of storage class fsat"],
     ),
     "a class that does not exist, and no pod": (
         claim("c", kind="fsat"),
         [node("n1", taints=[DB])],
         f"It is not bound to a volume. No pod uses it, and one that did would be pending: {UNBOUND}",
         ["storage class fsat, which does not exist"],
-        ["create StorageClass fsat"],
+        ["create StorageClass fsat", "create a volume of storage class fsat"],
     ),
     "two pods wait for it": (
         claim("c", kind="fast"),

@@ -608,6 +608,44 @@ def test_a_node_with_partly_used_devices_is_closer_than_one_with_none() -> None:
     assert "closest: n2, short of 1 gpu device" in report.details, report.details
 
 
+PERCENT = "koordinator.sh/gpu"
+
+
+def gpus(name: str, *used: int) -> list[Raw]:
+    """A node with GPUs, of each of which a pod uses so much."""
+    sums = {CORE: 100 * len(used), RATIO: 100 * len(used), PERCENT: 100 * len(used)}
+    allocatable = {key: str(value) for key, value in sums.items()}
+    on = {"nodeSelector": {"kubernetes.io/hostname": name}}
+    return [
+        node(name, cpu="16", allocatable={**allocatable, "koordinator.sh/gpu-memory": "256Gi"}),
+        device(name, *(gpu(minor) for minor in range(len(used)))),
+        *(pod(f"{name}-{at}", requests={PERCENT: str(each)}, **on) for at, each in enumerate(used)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "asked", "short", "advised"),
+    [
+        (gpus("n1", 60, 60), "100", "n1, short of 60 koordinator.sh/gpu", "at most 40 "),
+        (
+            gpus("n1", 60, 60) + gpus("n2", 51),
+            "100",
+            "n2, short of 51 koordinator.sh/gpu",
+            "at most 49 ",
+        ),
+        (gpus("n1", 60, 60, 60, 60), "200", "n1, short of 2 gpu devices", "end 2 pods"),
+    ],
+    ids=["two shared ones", "the sum is no measure", "several whole ones"],
+)
+def test_what_is_short_of_a_gpu_is_short_on_one_device(
+    objects: list[Raw], asked: str, short: str, advised: str
+) -> None:
+    world = world_of([*objects, pod("p", requests={PERCENT: asked})])
+    report = explained(world, Row([], [], []))
+    assert f"closest: {short}" in report.details, report.details
+    assert advised in report.advice[0].text, report.advice[0].text
+
+
 def test_exclusive_cpus_on_an_amplified_node_count_for_more() -> None:
     amplified = node("n1", cpu="16", annotations={AMPLIFIED: '{"cpu": 2}'})
     world = world_of([amplified, topology("n1", cpus=8), lsr("own", "4"), plain("p", "9")])

@@ -76,6 +76,15 @@ def test_a_gang_that_only_its_pods_declare_is_explained() -> None:
     assert declared_gang(snapshot, "unknown", "default") is None
 
 
+def test_a_declared_gang_that_runs_is_not_pending() -> None:
+    gang = annotated(**{GANG_NAME: "k", MIN_AVAILABLE: "2"})
+    world = world_of([N1, *(pod(name, "1", metadata=copy.deepcopy(gang)) for name in "pq")])
+    snapshot = snapshot_of(world)
+    raw = declared_gang(snapshot, "k", "default")
+    assert raw is not None
+    assert explain(snapshot, raw).phase == "Running"
+
+
 # Reservations of gangs
 
 

@@ -26,6 +26,16 @@ def test_the_figures_add_up() -> None:
     assert summary["unschedulable"] == {"Insufficient cpu": 1}
 
 
+def test_a_pod_that_is_invalid_for_the_scheduler_is_unschedulable() -> None:
+    invalid = {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{"}}
+    result = simulate(joined(NODE, pod_text("a"), pod_text("p", metadata=invalid)), until=20)
+    pods, reasons = result.summary["pods"], result.summary["unschedulable"]
+    assert (pods["pending"], pods["unschedulable"], sum(reasons.values())) == (1, 1, 1), reasons
+    assert "reservation-affinity" in next(iter(reasons))
+    shown = figures(result)
+    assert (shown["pods pending"], shown["  unschedulable"]) == ("1", "1")
+
+
 def test_no_wait_is_not_a_wait_of_0s() -> None:
     group = (
         "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"

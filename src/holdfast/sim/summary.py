@@ -24,6 +24,8 @@ from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.reservation_lives import reservation_figures
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
+_REFUSED = ("Unschedulable", "SchedulerError")
+"""The reasons of pods that the scheduler has refused; the second one is that of invalid pods."""
 
 
 class RunFigures:
@@ -81,7 +83,7 @@ def summary(
     pods = list(objects.scan("", "Pod"))
     phases = Counter(pod["status"].get("phase") or "Pending" for pod in pods)
     scheduled = [_pod_scheduled(pod) for pod in pods if not pod["spec"].get("nodeName")]
-    unschedulable = [each for each in scheduled if each.get("reason") == "Unschedulable"]
+    unschedulable = [each for each in scheduled if each.get("reason") in _REFUSED]
     node_usage.reservations.close(end)
     return {
         "objects": dict(kinds),

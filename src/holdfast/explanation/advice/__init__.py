@@ -1,6 +1,7 @@
 """Changes that were tried: each module proposes changes to the advisor, which keeps those that help.
 
 advisor               tries changes, and keeps those that help
+claim_bindings        how claims get volumes: by a storage class, or by hand
 claim_selectors       CEL selectors and constraints of claims
 claim_sizes           fewer devices for claims
 deletions             deleting reservations

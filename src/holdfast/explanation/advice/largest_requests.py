@@ -105,7 +105,8 @@ def _fewest_pods(advisor: Advisor, smaller: Repair) -> frozenset[PodName] | None
         return None
     # Members that are tried last are those that find no node.
     own = advisor.subject.namespace, advisor.subject.name
-    pods = sorted(pods[::-1], key=lambda each: each != own)
+    pods = [each for each in (own, *reversed(pods)) if each in edited]
+    pods = list(dict.fromkeys(pods))
     for count in range(1, len(pods)):
         change = replace(smaller.change, objects=tuple(edited[each] for each in pods[:count]))
         if advisor.is_enough(smaller._replace(change=change)):

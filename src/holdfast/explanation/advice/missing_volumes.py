@@ -3,11 +3,12 @@ the nearest name, or the object to create. Proposed only if the pod would then b
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_volume
 from holdfast.explanation.advice.misspellings import missing_class
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
@@ -20,7 +21,6 @@ from holdfast.explanation.repairs.details import claims_of
 from holdfast.explanation.repairs.repair import (
     CLAIM,
     RESIZE,
-    STORAGE_CLASS,
     VOLUME,
     Repair,
     bound_claim,
@@ -40,7 +40,6 @@ _LOST = re.compile(r'bound to non-existent persistentvolume "([^"]+)"')
 _DELETED = re.compile(r'persistentvolumeclaim "([^"]+)" is being deleted')
 _NOT_CREATED = re.compile(r'ephemeral volume controller to create the persistentvolumeclaim "([^"]+)"')
 _VOLUMES = 3
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _BOUND = (BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION)
 """Annotations that a bound claim has."""
 
@@ -120,9 +119,9 @@ def _naming(name: str, near: str) -> Callable[[Raw], Raw]:
 
 
 def _not_bound(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
-    """Claims whose volumes are bound, or made, without regard to a pod."""
-    objects: list[ObjectChange] = []
-    texts: list[str] = []
+    """Claims whose volumes are bound, or made, without regard to a pod. A storage class serves all
+    claims of a workload, and a volume one of them: these are different changes."""
+    ways: list[list[ClaimBinding]] = []
     for name, spec in _unbound(snapshot, pod):
         kind = spec.get("storageClassName") or ""
         known = missing_class(snapshot, kind)
@@ -130,27 +129,24 @@ def _not_bound(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> I
         yield f"claim {name} is not bound yet (storage class {kind or '(none)'}{hint})"
         if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
             yield f"of the volumes of its class, {few(unsuitable, _VOLUMES)}"
-        objects += bound_claim(snapshot, name, pod.namespace)
-        texts.append(_ways_to_a_volume(snapshot, name, spec))
-    if objects:
-        advisor.propose(repair(" and ".join(dict.fromkeys(texts)), "BindClaims", objects))
+        ways.append(ways_to_a_volume(snapshot, pod, name, spec))
+    tried: list[list[ClaimBinding]] = []
+    for at in range(max(map(len, ways), default=0)):
+        together = [each[min(at, len(each) - 1)] for each in ways]
+        if together not in tried:
+            tried.append(together)
+            text = " and ".join(dict.fromkeys(each.text for each in together))
+            objects = [change for each in together for change in each.objects]
+            advisor.propose(repair(text, together[0].action, list(_once(objects))))
 
 
-def _ways_to_a_volume(snapshot: ClusterSnapshot, claim: str, spec: Raw) -> str:
-    """How a claim gets a volume: made by its storage class, if that can, or by hand."""
-    kind = spec.get("storageClassName")
-    if kind and missing_class(snapshot, kind) is not None:
-        return f"create StorageClass {kind}, or a volume of this class for claim {claim}"
-    if kind == "":
-        return f"create a volume without a storage class for claim {claim}"
-    if not kind:
-        return f"name a storage class in claim {claim} or set a default one, or create a volume for it"
-    provisioner = (snapshot.find(STORAGE_CLASS, kind) or {}).get("provisioner") or ""
-    if provisioner in ("", _NO_PROVISIONER):
-        return f"create a volume of storage class {kind} for claim {claim}"
-    return (
-        f"wait until {provisioner} has made a volume for claim {claim} (kubectl describe pvc {claim})"
-    )
+def _once(changes: Iterable[ObjectChange]) -> Iterator[ObjectChange]:
+    """The changes, each of them once: two claims may need the same storage class."""
+    seen: list[ObjectChange] = []
+    for each in changes:
+        if each not in seen:
+            seen.append(each)
+            yield each
 
 
 # Volumes

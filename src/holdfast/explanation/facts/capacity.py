@@ -13,6 +13,7 @@ from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.facts.own_reservations import own_entries, own_reservations
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU, PODS, Amounts
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -144,6 +145,7 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
         free = (table.allocatable[slot] - table.claimed[slot])[:size]
         short = np.maximum(amount - free, 0) / amount
         total += short * (table.allocatable[slot, :size] > 0) if slot in served else short
+    total += _short_of_devices(snapshot, pod, total.shape[0])
     own = (reservation.entry for reservation in own_reservations(snapshot, pod))
     special = {entry.row for entry in own if entry is not None}
     special.update(snapshot.cluster.reservations.calendar.rows())
@@ -154,6 +156,31 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
     for slot in asked.keys() - served:
         total[table.allocatable[slot, :size] <= 0] += _ABSENT
     return total
+
+
+def _short_of_devices(snapshot: ClusterSnapshot, pod: PodRecord, size: int) -> NDArray[np.float64]:
+    """By how much more of its request the devices of every row are short than their sum is: what is
+    free on several shared devices does not serve a request for one."""
+    table, found = snapshot.cluster.nodes, np.zeros(size, dtype=np.float64)
+    devices = snapshot.cluster.managers.devices
+    search = devices.valid_search(pod.cls) if devices.active else None
+    for share in search.shares if search is not None else ():
+        if (known := devices.tables.get(share.type)) is None:
+            continue
+        lines = [line for line, amount in enumerate(share.each) if amount]
+        asked = np.array([share.each[line] for line in lines], dtype=np.float64)
+        shares = (known.free[lines, :size] / asked[:, None, None]).min(axis=0).clip(0, 1)
+        best = np.sort(shares, axis=1)[:, ::-1][:, : share.number]
+        whole = best if share.number == 1 else np.floor(best)
+        short = 1 - whole.sum(axis=1) / share.number
+        in_sum = np.zeros(size, dtype=np.float64)
+        for slot, amount in pod.cls.requests:
+            if TYPE_OF.get(table.slots.name(slot)) == share.type:
+                free = (table.allocatable[slot] - table.claimed[slot])[:size]
+                in_sum = np.maximum(in_sum, np.maximum(amount - free, 0) / amount)
+        has_devices = known.known[:size].any(axis=1)
+        found += np.maximum(short - in_sum, 0) * has_devices
+    return found
 
 
 def absent_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[str]:

@@ -9,10 +9,12 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.own_reservations import own_entries
+from holdfast.explanation.phrases import amounts_text
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.managers.devices.device_table import TypeTable
-from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, WHOLE, Share
+from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, TYPE_OF, WHOLE, Share
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
@@ -60,13 +62,8 @@ def closest_by_devices(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[st
         assert search is not None
         row, short = row_of(snapshot, name), dict[str, int]()
         for share in search.shares:
-            table = devices.tables.get(share.type)
-            free = _free(snapshot, pod, table, row) if table is not None else []
-            enough = sum(
-                all(has >= asked for has, asked in zip(each, share.each, strict=False)) for each in free
-            )
-            if enough < share.number:
-                short[share.type] = share.number - enough
+            if lacking := _devices_lacking(snapshot, pod, row, share):
+                short[share.type] = lacking
         if short:
             found.append((sum(short.values()), name, short))
     if not found:
@@ -74,6 +71,38 @@ def closest_by_devices(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[st
     _, name, short = min(found)
     lacks = ", ".join(number_of(count, f"{kind} device") for kind, count in sorted(short.items()))
     return f"closest: {name}, short of {lacks}"
+
+
+def lacks_text(snapshot: ClusterSnapshot, pod: PodRecord, row: int, lacks: Amounts) -> str:
+    """`2 cpu, 60 koordinator.sh/gpu`: what is short on a row; of devices, what is short on one of them
+    rather than in sum, or how many devices if the pod requests several."""
+    devices, slots = snapshot.cluster.managers.devices, snapshot.cluster.nodes.slots
+    search, lowered = devices.valid_search(pod.cls), device_requests(snapshot, pod, row)
+    others, texts = dict(lacks), list[str]()
+    for share in search.shares if search is not None else ():
+        lacking = _devices_lacking(snapshot, pod, row, share)
+        own = [slot for slot, _ in pod.cls.requests if TYPE_OF.get(slots.name(slot)) == share.type]
+        table = devices.tables.get(share.type)
+        if not lacking or table is None or not table.minors.get(row):
+            continue
+        for slot in own:
+            others.pop(slot, None)
+        parts = {name: sizes for name, sizes in lowered.items() if TYPE_OF.get(name) == share.type}
+        if share.number == 1 and parts and not any(name in WHOLE for name in parts):
+            texts += [f"{shown(name, now - then)} {name}" for name, (now, then) in parts.items()]
+        else:
+            texts.append(number_of(lacking, f"{share.type} device"))
+    return ", ".join(filter(None, [amounts_text(snapshot, others), *texts]))
+
+
+def _devices_lacking(snapshot: ClusterSnapshot, pod: PodRecord, row: int, share: Share) -> int:
+    """How many devices more than have enough on a row the pod requests."""
+    table = snapshot.cluster.managers.devices.tables.get(share.type)
+    free = _free(snapshot, pod, table, row) if table is not None else []
+    enough = sum(
+        all(has >= asked for has, asked in zip(each, share.each, strict=False)) for each in free
+    )
+    return max(0, share.number - enough)
 
 
 def _sick_text(sick: int, count: int, kind: str) -> str:

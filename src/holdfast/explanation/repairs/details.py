@@ -21,7 +21,12 @@ from holdfast.explanation.facts.capacity import (
     shortages,
 )
 from holdfast.explanation.facts.claim_details import claim_details
-from holdfast.explanation.facts.hardware import attach_details, closest_by_devices, device_details
+from holdfast.explanation.facts.hardware import (
+    attach_details,
+    closest_by_devices,
+    device_details,
+    lacks_text,
+)
 from holdfast.explanation.facts.node_labels import (
     label_details,
     unmet_labels,
@@ -140,7 +145,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
                 slot: lack if lack <= asked[slot] else lack - excess.get(slot, 0)
                 for slot, lack in missing.items()
             }
-            if text := amounts_text(snapshot, {slot: n for slot, n in lacks.items() if n > 0}):
+            if text := lacks_text(snapshot, pod, row, {s: n for s, n in lacks.items() if n > 0}):
                 yield f"closest: {name}, short of {text}"
             for slot in missing:
                 of = table.slots.name(slot)

@@ -168,13 +168,13 @@ _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
 def bound_claim(
-    snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
+    snapshot: ClusterSnapshot, name: str, namespace: str, to: str = "", spec: Raw | None = None
 ) -> list[ObjectChange]:
-    """The claim, created if it does not exist, bound to a new volume that every node can use. The
-    volume names the claim without its uid, which is not known before the claim is created: the
-    volume controller adds it."""
+    """The claim, created with this spec if it does not exist, bound to a new volume that every node can
+    use. The volume names the claim without its uid, which is not known before the claim is created:
+    the volume controller adds it."""
     raw = snapshot.find(CLAIM, name, namespace)
-    known = (raw or {}).get("spec") or {}
+    known = (raw or {}).get("spec") or spec or {}
     uid = ((raw or {}).get("metadata") or {}).get("uid") or f"claim-{name}"
     size = ((known.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
     modes = known.get("accessModes") or ["ReadWriteOnce"]

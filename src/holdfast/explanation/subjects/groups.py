@@ -29,6 +29,7 @@ from holdfast.explanation.subjects.queue_limits import (
 from holdfast.explanation.verdicts import GangGoal, Subject, attempt
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.controllers.pod_groups import phase_of
 from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
@@ -43,8 +44,9 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if family == CORE:
         phase, job = group_state(raw), jobs.known.get(JobName(CORE, namespace, name))
     else:
-        phase = (raw.get("status") or {}).get("phase") or "Pending"
         job = jobs.get(namespace, name)
+        known = phase_of(job) if job is not None else "Pending"
+        phase = (raw.get("status") or {}).get("phase") or known
     title = f"PodGroup {namespace}/{name}" if job is None else job_text(job)
     report = Report(title, str(phase), "")
     if job is None:
