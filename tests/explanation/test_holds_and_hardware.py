@@ -615,7 +615,7 @@ def gpus(name: str, *used: int) -> list[Raw]:
     """A node with GPUs, of each of which a pod uses so much."""
     sums = {CORE: 100 * len(used), RATIO: 100 * len(used), PERCENT: 100 * len(used)}
     allocatable = {key: str(value) for key, value in sums.items()}
-    on = {"nodeSelector": {"kubernetes.io/hostname": name}}
+    on: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": name}}
     return [
         node(name, cpu="16", allocatable={**allocatable, "koordinator.sh/gpu-memory": "256Gi"}),
         device(name, *(gpu(minor) for minor in range(len(used)))),

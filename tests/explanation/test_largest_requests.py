@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from explanation.test_followed_workload_advice import FACTORY, NOW, followed
-from explanation.test_situations import QUEUE, snapshot_with
+from explanation.test_situations import AFFINITY, LIMIT, QUEUE, limited, snapshot_with
 from harness.objects import Raw, node, pod, pod_group, queue
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Advice
@@ -75,6 +75,79 @@ def test_a_pod_that_neither_its_queue_nor_a_node_has_enough_for() -> None:
     objects = at_rest(queue("q", capability={"cpu": "7"}), node("n1", cpu="6"), own)
     (advice,) = resizes(objects, "Pod", "p")
     assert advice.text == "request at most 6 cpu instead of 8; then it fits n1"
+
+
+# Limits
+
+
+def limiting(name: str, cpu: str, percent: int = 100) -> Raw:
+    return node(name, cpu=cpu, annotations={LIMIT: f'{{"cpu": {percent}}}'})
+
+
+def with_limit(raw: Raw, cpu: str) -> Raw:
+    """The workload with a limit."""
+    raw["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": cpu}
+    return raw
+
+
+def test_the_highest_limit_that_a_node_allows() -> None:
+    """n1, the first by its name, allows 2."""
+    pods = [in_default(limited(name, "1", "6")) for name in ("a", "p")]
+    pods[0]["spec"]["nodeName"] = "n1"
+    objects = at_rest(limiting("n1", "8"), limiting("n2", "4"), node("n3", cpu="500m"), *pods)
+    (raw,) = (each for each in objects if each["metadata"]["name"] == "p")
+    texts = [each.text for each in explain(snapshot_with(objects, NOW), copy.deepcopy(raw)).advice]
+    assert texts == [
+        "lower its limit to 4 cpu instead of 6; then it fits n2",
+        "allow limits of 150% of cpu on n1 (kubectl annotate node n1 "
+        """node.koordinator.sh/limit-to-allocatable='{"cpu": "150%"}' --overwrite); then it fits n1""",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+def test_all_pods_of_a_workload_share_the_limits_of_a_node(kind: str) -> None:
+    objects = at_rest(limiting("n1", "8"), queue("q"), with_limit(in_queue(kind, 3, cpu="1"), "6"))
+    (advice,) = resizes(objects, kind, "w")
+    assert advice.text.startswith("lower its limit to 2666m cpu instead of 6, in the template of ")
+    assert "; then all 3 pods fit: n1" in advice.text
+
+
+# Rollouts and templates
+
+
+def test_no_smaller_requests_beside_a_rollout_that_needs_none() -> None:
+    """With 2 cpu, a new pod fits beside the old ones; with more, it is enough that one of them ends."""
+    web = in_queue("Deployment", 2, cpu="3")
+    web["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    cluster = HypotheticalCluster(FACTORY, NOW, at_rest(node("n1", cpu="8"), queue("q"), web))
+    larger = in_queue("Deployment", 2, cpu="4")
+    larger["spec"]["strategy"] = web["spec"]["strategy"]
+    cluster.take(Apply(larger))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    (top,) = (each for each in objects if each["kind"] == "Deployment")
+    report = explain(snapshot_with(objects, NOW), copy.deepcopy(top))
+    first, second = (each.text for each in report.advice)
+    assert first.startswith("set maxUnavailable of its rolling update to 1, ")
+    assert second == (
+        "request at most 2 cpu instead of 4, in the template of Deployment w; then both pods fit: n1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [("Deployment", ["Deployment"]), ("Job", ["Pod"]), ("StatefulSet", ["StatefulSet", "Pod"])],
+)
+def test_pods_that_their_controller_replaces_are_not_patched(kind: str, changed: list[str]) -> None:
+    raw = in_queue(kind, 1, cpu="1")
+    annotations = raw["spec"]["template"]["metadata"]["annotations"]
+    annotations[AFFINITY] = '{"name": "peak"}'
+    objects = at_rest(node("n1"), queue("q"), raw)
+    (top,) = (each for each in objects if each["kind"] == kind)
+    report = explain(snapshot_with(objects, NOW), copy.deepcopy(top))
+    (advice,) = (each for each in report.advice if "remove the annotation" in each.text)
+    assert [each["kind"] for each in advice.change["objects"]] == changed
+    assert running(objects, advice) == 1
 
 
 # Members of gangs

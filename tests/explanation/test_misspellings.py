@@ -216,7 +216,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", volumes=using("c")),
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
-        ["ReplaceClaim", "BindClaims"],
+        ["ReplaceClaim", "CreateStorageClass", "BindClaims"],
     ),
     "storage class whose volumes are made at once": Row(
         [
@@ -226,7 +226,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", volumes=using("c")),
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
-        ["ReplaceClaim", "BindClaims"],
+        ["ReplaceClaim", "CreateStorageClass", "BindClaims"],
     ),
     "label of the owners of a reservation": Row(
         [N1, reservation("peak", "6", app="web"), pod("p", "4", "wbe")],
@@ -249,7 +249,7 @@ SITUATIONS: dict[str, Row] = {
             in_default(pod("p", volumes=ephemeral("scratch", "standrad"))),
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
-        ["ReplaceClaim", "BindClaims"],
+        ["ReplaceClaim", "CreateStorageClass", "BindClaims"],
     ),
     "group of the Workload API": Row(
         [

@@ -135,6 +135,18 @@ def test_a_pod_that_would_be_backfilled_is_not_told_that_it_has_no_node() -> Non
     assert report.summary.startswith("It fits now: n1, as it ends before others need the capacity.")
 
 
+def test_the_node_of_a_backfilled_pod_is_not_rejected() -> None:
+    world = world_of([N1, planned("nightly", "6")])
+    world.put(pod("p", "4", metadata=annotated(**{ESTIMATE: "1h"})))
+    assert world.node_of("p") == "n1"
+    for waited in (0, 3000):  # a pod like it that started now would run for too long
+        world.wait(waited)
+        report = explain_pod(snapshot_of(world), world.objects["Pod", "p"])
+        assert report.nodes == []
+        backfilled = "it was backfilled on n1: it should end before others need what is kept for them"
+        assert backfilled in report.details, report.details
+
+
 def test_a_later_start_is_the_first_at_which_it_fits() -> None:
     """The other plan ends before the pod on the other node does."""
     day = full("x", "6", "n2", metadata=annotated(**{ESTIMATE: "20h"}))

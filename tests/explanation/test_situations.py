@@ -742,7 +742,7 @@ SITUATIONS: dict[str, Row] = {
             limited("p", "1", "4"),
         ],
         ["limits add up to 6 of 8 cpu allowed (100% of allocatable), and its limit is 4"],
-        ["Resize"],
+        ["Resize", "RaiseLimitRatio"],
     ),
     "limits of the node, annotation invalid": Row(
         [node("n1", annotations={LIMIT: "nonsense"}), pod("p")],

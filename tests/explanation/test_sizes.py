@@ -126,7 +126,7 @@ SITUATIONS: dict[str, Row] = {
             with_limit(with_parts("1", ("side", "1")), "6"),
         ],
         ["limits add up to 4 of 8 cpu allowed (100% of allocatable), and its limit is 7"],
-        ["Resize"],
+        ["Resize", "RaiseLimitRatio"],
     ),
     "limit of the pod as a whole on a node with limits": Row(
         [
@@ -135,7 +135,7 @@ SITUATIONS: dict[str, Row] = {
             as_a_whole("1", "1", limits={"cpu": "6"}),
         ],
         ["and its limit is 6"],
-        ["Resize"],
+        ["Resize", "RaiseLimitRatio"],
     ),
     "containers that share devices out": Row(
         [

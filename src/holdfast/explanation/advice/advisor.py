@@ -57,6 +57,10 @@ _NODES = 3
 Actions = tuple[str, ...]
 """The kind of a change: what each of its steps does."""
 
+END_OLD_PODS: Actions = ("EndOldPodsFirst",)
+"""A higher `maxUnavailable` of a rolling update. Where that is enough, changes that need it too add
+nothing."""
+
 
 class _Ranked(NamedTuple):
     """Advice with what it is ranked by."""
@@ -185,6 +189,8 @@ class Advisor:
             made, more, fitting = with_rollout(self.snapshot, self._parts, made)
             if not fitting.started or fitting.lost or not self._is_more(fitting, made):
                 nodes = []
+            if more and END_OLD_PODS in self.actions:
+                nodes = []  # that is enough without the change
             deleted += more
             fitting = fitting if fitting.total > 1 else None
         if not nodes:
@@ -204,8 +210,11 @@ class Advisor:
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
-        sizes = repairs[-1].sizes if is_single else {}
-        self.helpful.append(Repair(text, change, max(each.cost for each in repairs), sizes))
+        helpful = Repair(text, change, max(each.cost for each in repairs))
+        if is_single:
+            last = repairs[-1]
+            helpful = helpful._replace(sizes=last.sizes, limits=last.limits)
+        self.helpful.append(helpful)
         self._found[text] = ranked
         return True
 
@@ -238,7 +247,9 @@ class Advisor:
         if self._parts is None or start.evicts:
             return True
         made, _ = self._with_deletions(change)
-        return dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all
+        if END_OLD_PODS not in self.actions:
+            made = all_unavailable(self._parts, made)
+        return dry_run(self.snapshot, self._parts, made).is_all
 
     def replicas_started(self, each: Repair) -> int:
         """How many pods of the workload start with the change; it is not advised by this."""

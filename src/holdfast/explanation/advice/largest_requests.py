@@ -13,7 +13,8 @@ from holdfast.api.names import MEMORY
 from holdfast.explanation.advice.advisor import Advisor, actions_of, edits_pod
 from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.capacity import missing_on, requested
-from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE, Sizes
+from holdfast.explanation.repairs.details import limits_on
+from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs.repair import Repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
@@ -46,7 +47,7 @@ def improve_members(advisor: Advisor) -> None:
     """Smaller requests of members that are advised already, of as few of them as are enough, and as
     large as possible."""
     if (given := _given(advisor)) is not None:
-        improve_sizes(advisor, advisor.subject, given.sizes, _fewest_pods(advisor, given))
+        _improve(advisor, given, _fewest_pods(advisor, given))
 
 
 def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
@@ -56,13 +57,13 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
         return
     if (given := _given(advisor)) is not None:
         # Those fit what is free on one node now: pods that smaller ones replace free some as well.
-        improve_sizes(advisor, advisor.subject, given.sizes)
+        _improve(advisor, given)
         return
     slots = advisor.snapshot.cluster.nodes.slots
     every = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
     short = map(slots.name, missing_on(advisor.snapshot, pod, rows[0]))
     now = {name: every[name] for name in short if name in every}
-    if advisor.partial_resizes:
+    if advisor.partial_resizes and advisor.partial_resizes[0].sizes:
         now = {name: before for name, (before, _) in advisor.partial_resizes[0].sizes.items()}
     if not consider_largest(advisor, advisor.subject, now) and every.keys() != now.keys():
         consider_largest(advisor, advisor.subject, every)
@@ -77,22 +78,34 @@ def consider_largest(advisor: Advisor, subject: Subject, now: Mapping[str, int])
     return best is not None and advisor.propose_once((_RESIZE,), best)
 
 
-def improve_sizes(
-    advisor: Advisor, subject: Subject, enough: Sizes, only: frozenset[PodName] | None = None
-) -> None:
-    """Advises larger requests in place of those that were found to be enough, or the same ones of fewer
-    pods: only of these."""
+def consider_lower_limits(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
+    """The highest limits with which all pods of the workload start, where a node does not allow those
+    that they have."""
+    over = limits_on(advisor.snapshot, pod, rows[0]) if rows else {}
+    if not advisor.has_siblings or not over or (_RESIZE,) in advisor.actions_given:
+        return
+    now = {name: own for name, (own, _, _) in over.items()}
+    best = _Search(advisor, advisor.subject, now, field="limits").largest()
+    if best is not None:
+        advisor.propose_once((_RESIZE,), best)
+
+
+def _improve(advisor: Advisor, given: Repair, only: frozenset[PodName] | None = None) -> None:
+    """Advises larger requests, or limits, in place of those that were found to be enough, or the same
+    ones of fewer pods: only of these."""
+    field, enough = ("limits", given.limits) if given.limits else ("requests", given.sizes)
     now = {name: before for name, (before, _) in enough.items()}
     found = {name: then for name, (_, then) in enough.items()}
-    best = _Search(advisor, subject, now, only).raised(found)
-    if best is not None and (best.sizes != enough or only is not None):
+    best = _Search(advisor, advisor.subject, now, only, field).raised(found)
+    if best is not None and (enough not in (best.sizes, best.limits) or only is not None):
         advisor.improve(best)
 
 
 def _given(advisor: Advisor) -> Repair | None:
-    """The smaller requests that are advised already."""
+    """The smaller requests, or lower limits, that are advised already."""
     kind = (*actions_of(*advisor.before), _RESIZE)
-    given = [each for each in advisor.helpful if each.sizes and actions_of(each) == kind]
+    resized = (each for each in advisor.helpful if each.sizes or each.limits)
+    given = [each for each in resized if actions_of(each) == kind]
     return given[-1] if given else None
 
 
@@ -121,6 +134,8 @@ class _Search(NamedTuple):
     """By resource, the requests that are too large."""
     only: frozenset[PodName] | None = None
     """The pods whose requests are lowered; None for all that are like the subject."""
+    field: str = "requests"
+    """What is lowered: requests or limits."""
 
     def largest(self) -> Repair | None:
         """The largest requests that are enough; None if none are."""
@@ -164,7 +179,7 @@ class _Search(NamedTuple):
 
     def _resized(self, sizes: Mapping[str, int]) -> Repair | None:
         lowered = {name: (self.now[name], size) for name, size in sizes.items()}
-        found = resize(self.advisor.snapshot, self.subject, lowered)
+        found = resize(self.advisor.snapshot, self.subject, lowered, self.field)
         if found is None or self.only is None:
             return found
         kept = [each for each in found.change.objects if (each.namespace, each.name) in self.only]

@@ -44,7 +44,10 @@ from holdfast.explanation.advice.evictions import (
     freed_by_eviction,
     freed_by_preemption,
 )
-from holdfast.explanation.advice.largest_requests import consider_smaller_replicas
+from holdfast.explanation.advice.largest_requests import (
+    consider_lower_limits,
+    consider_smaller_replicas,
+)
 from holdfast.explanation.advice.limit_ratios import consider_limit_ratios
 from holdfast.explanation.advice.missing_claims import awaited_slices
 from holdfast.explanation.advice.misspellings import corrections
@@ -94,6 +97,9 @@ _REASONS = 8
 _NODES_PER_REASON = 2
 _NODES = 3
 _TAINTS = "TaintToleration"
+_LIMITS = "LimitAware"
+_LIMITED = 200
+"""On how many nodes of one reason limits are compared."""
 _CORDONS = "NodeUnschedulable"
 _CORDONED = 8
 """How many nodes are tried to be uncordoned together."""
@@ -214,6 +220,7 @@ def _consider_single(
     """Proposes changes that help by themselves; returns the rows that lack the least capacity."""
     snapshot = advisor.snapshot
     lacking: list[int] = []
+    limited = _limited_rows(advisor, pod, groups)
     for rejection, rows in groups[:_REASONS]:
         if rejection.plugin == _TAINTS:
             _consider_tolerations(advisor, pod, rows)
@@ -228,7 +235,10 @@ def _consider_single(
             _consider_uncordoning(advisor, rows)
         if rejection.plugin in _CAPACITY or (rejection.resolvable and not repairs[0]):
             lacking += rows
-    lacking.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
+    order = {row: at for at, row in enumerate(limited, 1)}
+    lacking.sort(
+        key=lambda row: (float(short[row]), order.get(row, 0), snapshot.cluster.nodes.name(row))
+    )
     consider_wait(advisor, pod, lacking)
     for row in lacking[:_NODES]:
         for options in (
@@ -245,11 +255,37 @@ def _consider_single(
             advisor.propose_once(("MoreCpus",), each)
             for each in more_cpus(snapshot, advisor.subject, pod, row)
         )
+    consider_lower_limits(advisor, pod, limited)
     consider_smaller_replicas(advisor, pod, lacking)
+    consider_limit_ratios(advisor, pod, _usable_limits(advisor, pod, limited)[:_NODES])
     for row in lacking[:_NODES]:
         consider_deletions(advisor, pod, row)
     consider_own_deletions(advisor, pod)
     return lacking[:_NODES]
+
+
+def _limited_rows(advisor: Advisor, pod: PodRecord, groups: Groups) -> list[int]:
+    """The rows that are rejected because of limits, those that allow the pod the highest limits
+    first."""
+    found = [
+        (sum(1 - (allowed - there) / own for own, there, allowed in over.values()), row)
+        for rejection, rows in groups
+        if rejection.plugin == _LIMITS
+        for row in rows[:_LIMITED]
+        if (over := limits_on(advisor.snapshot, pod, row))
+    ]
+    return [row for _, row in sorted(found)]
+
+
+def _usable_limits(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[int]:
+    """The rows with as much as the limits of the pod: what exceeds a node is of no use there."""
+    info, snapshot = advisor.snapshot.cluster.nodes.info, advisor.snapshot
+    return [
+        row
+        for row in rows
+        for over in [limits_on(snapshot, pod, row)]
+        if all(own <= info[row].allocatable.get(name, 0) for name, (own, _, _) in over.items())
+    ]
 
 
 def _consider_uncordoning(advisor: Advisor, rows: list[int]) -> None:

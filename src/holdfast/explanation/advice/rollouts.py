@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 from holdfast.api.plurals import number_of, plural
-from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.advisor import END_OLD_PODS, Advisor
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.facts.workload_dry_runs import (
     DEPLOYMENT,
@@ -61,7 +61,7 @@ def consider_rollout(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor
         where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
         merged = json.dumps(change.body, separators=(",", ":"))
         text += f" (kubectl patch deployment {name}{where} -p '{merged}')"
-    if advisor.propose(repair(text, "EndOldPodsFirst", [change], RESIZE)):
+    if advisor.propose(repair(text, END_OLD_PODS[0], [change], RESIZE)):
         yield (
             f"{have}. The rollout ends old pods only once new ones are ready (maxUnavailable "
             f"{unavailable}, maxSurge {surge})"

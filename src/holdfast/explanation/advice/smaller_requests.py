@@ -103,7 +103,7 @@ def resize(
 
     found = repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
     if field != "requests":
-        return found
+        return found._replace(limits=sizes)
     return found._replace(exact_sizes=sizes) if exactly else found._replace(sizes=sizes)
 
 

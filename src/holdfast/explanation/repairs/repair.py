@@ -10,6 +10,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import MIGRATION_JOB
 from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.pod_owners import IMMUTABLE, as_written, workload_of
+from holdfast.explanation.repairs.kept_pods import keeps_pods
 from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
@@ -30,12 +31,15 @@ class Repair(NamedTuple):
     """The requests that it changes, if it changes nothing else, and smaller ones help as well."""
     exact_sizes: Sizes = MappingProxyType({})
     """The requests that it changes, if they must be exactly these."""
+    limits: Sizes = MappingProxyType({})
+    """The limits that it changes, if it changes nothing else."""
 
     @property
     def resized(self) -> Sizes:
         return self.sizes or self.exact_sizes
 
 
+_ROLLED_OUT = ("Deployment", "DaemonSet", "StatefulSet")
 _KUEUE = "kueue.x-k8s.io/"
 """The prefix of scheduling gates that Kueue sets, and removes on admission."""
 WAIT, CONFIGURE, RESIZE, DELETE_RESERVATION, EVICT = range(5)
@@ -138,7 +142,16 @@ def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> 
         for raw in pods
         if (each := workload_of(snapshot, raw)) is not None and each.info.kind not in IMMUTABLE
     }
-    return [*workloads.values(), *(patch(POD, raw, {"metadata": body}) for raw in pods)]
+    edits = [patch(POD, raw, {"metadata": body}, follows=_is_replaced(snapshot, raw)) for raw in pods]
+    return [*workloads.values(), *edits]
+
+
+def _is_replaced(snapshot: ClusterSnapshot, raw: Raw) -> bool:
+    """Whether the pod's controller replaces it when the template changes: nobody has to change it, and
+    it may be gone by then."""
+    workload = workload_of(snapshot, raw)
+    is_rolled_out = workload is not None and workload.info.kind in _ROLLED_OUT
+    return is_rolled_out and not keeps_pods(snapshot, raw)
 
 
 def _is_immutable(snapshot: ClusterSnapshot, raw: Raw) -> bool:

@@ -37,7 +37,7 @@ from holdfast.explanation.repairs.repair import gates_text, remove_gates, templa
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
 from holdfast.explanation.subjects.no_node import explain_no_node
-from holdfast.explanation.subjects.plain_reasons import no_node_summary
+from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain
 from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
 from holdfast.explanation.subjects.queue_limits import (
     queue_details,
@@ -45,6 +45,8 @@ from holdfast.explanation.subjects.queue_limits import (
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -115,9 +117,24 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         cluster.ledger.remove(pod)
         placing = place(snapshot.scheduler, pod)
         report.ranked = rank(snapshot.scheduler, placing)
+        own = placing.rejections.pop(report.node, FITS)
+        if own.texts:
+            report.details.append(_own_node_text(snapshot, pod, report.node, own))
         report.nodes = placing.reasons
         report.reservations = matching_reservations(cluster, placing.column)
     report.details += ignored_annotations(pod.cls)
+
+
+def _own_node_text(
+    snapshot: ClusterSnapshot, pod: PodRecord, node: str, rejection: NodeRejection
+) -> str:
+    """Why the pod is on a node that would be rejected for it now."""
+    held = (NODE_RESOURCES_FIT, CALENDAR_FILTER)
+    estimate = snapshot.cluster.jobs.estimates.of(pod)
+    if rejection.plugin in held and estimate is not None:
+        return f"it was backfilled on {node}: it should end before others need what is kept for them"
+    reasons = ", ".join(plain(text) for text in rejection.texts)
+    return f"{node} would be rejected for it now: {reasons}"
 
 
 def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
