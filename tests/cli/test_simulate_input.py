@@ -123,3 +123,30 @@ def test_a_list_is_one_document(tmp_path: Path) -> None:
     )
     two = written(tmp_path, "two.yaml", f"{CONFIG}---{CONFIG}")
     assert call("config", "validate", two).err.endswith("expected one document, found 2\n")
+
+
+QUEUE = (
+    "{{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {{name: {}}}, spec: {{{}}}}}"
+)
+QUEUES = "\n---\n".join(
+    QUEUE.format(*each)
+    for each in (("research", "parent: compny"), ("sales", "parent: company"), ("company", ""))
+)
+
+
+def test_queues_below_one_that_does_not_exist_are_a_warning(tmp_path: Path) -> None:
+    done = call("simulate", written(tmp_path, "queues.yaml", QUEUES))
+    assert done.err.splitlines() == [
+        "warning: Queue/research: spec.parent: its parent compny does not exist, so that nothing above "
+        "it limits it; did you mean company?"
+    ]
+
+
+def test_a_malformed_ratio_of_limits_is_a_warning(tmp_path: Path) -> None:
+    key = "node.koordinator.sh/limit-to-allocatable"
+    node = NODE.replace("{name: n1}", f'{{name: n1, annotations: {{{key}: \'{{"cpu": "lots"}}\'}}}}')
+    done = call("simulate", written(tmp_path, "node.yaml", node))
+    assert done.err.splitlines() == [
+        f"warning: Node/n1: metadata.annotations[{key}]: cpu: expected a percentage such as "
+        '"125%" or 125, got "lots"'
+    ]

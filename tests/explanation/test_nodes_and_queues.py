@@ -218,3 +218,16 @@ def test_queues_above_and_below() -> None:
     above = as_they_are("Queue", "dept", *objects)
     assert "queues below it: small; what they use and request is counted here as well" in above.details
     assert above.summary.startswith("It admits pods. 1 pod of it has a node, 1 waits.")
+
+
+def test_a_queue_below_one_that_does_not_exist() -> None:
+    missing = (
+        "queue small: its parent dpet does not exist, so that nothing above it limits it; did you mean "
+        "dept?"
+    )
+    objects = [node("n1", cpu="8"), queue("dept"), queue("small", parent="dpet")]
+    objects.append(pod("p", "9", annotations=SMALL))
+    report = as_they_are("Queue", "small", *objects)
+    assert report.details.count(missing) == 1
+    assert not any(each.startswith("default/p: queue small") for each in report.details)
+    assert missing in as_they_are("Pod", "p", *objects).details

@@ -14,6 +14,7 @@ from holdfast.local.store import Raw
 
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {capacity: {cpu: '4'}}}"
 RUNS = "sim.holdfast.io/runs-for"
+QUEUE = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s}, %s}\n"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "apiVersion: v1\nkind: Pod\nmetadata: {name: early, namespace: team}\n"
         "spec: {priorityClassName: high, containers: [{name: c, image: i}]}\n---\n"
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\n---\n"
-        "{apiVersion: v1, kind: Namespace, metadata: {name: team}}\n---\n" + NODE % "mine"
+        "{apiVersion: v1, kind: Namespace, metadata: {name: team}}\n---\n"
+        f"{QUEUE % ('child', 'spec: {parent: parent}')}---\n{QUEUE % ('parent', '')}---\n"
+        + NODE
+        % "mine"
     )
     with Running(folder, "--nodes", "2", "--apply", str(manifests), "--no-dashboard") as running:
         yield running
@@ -50,6 +54,8 @@ def test_what_was_asked_for_is_there(up: Running) -> None:
     assert {"default", "kube-system", "kube-public", "kube-node-lease", "team"} <= namespaces
     nodes = up.client.get("/api/v1/nodes")["items"]
     assert {raw["metadata"]["name"] for raw in nodes} >= {"node-1", "node-2", "mine"}
+    queues = up.client.get("/apis/scheduling.volcano.sh/v1beta1/queues")["items"]
+    assert {"parent", "child"} <= {raw["metadata"]["name"] for raw in queues}
     early = up.client.until("/api/v1/namespaces/team/pods", "early", _placed)
     assert early is not None
     assert early["spec"]["priority"] == 7
@@ -58,6 +64,36 @@ def test_what_was_asked_for_is_there(up: Running) -> None:
 def test_the_kinds_it_serves_include_reservations(up: Running) -> None:
     path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
     assert up.client.get(path)["items"] == []
+
+
+def test_a_queue_below_one_that_does_not_exist_is_refused(up: Running) -> None:
+    """As by Volcano's admission."""
+    path = "/apis/scheduling.volcano.sh/v1beta1/queues"
+
+    def queue(name: str, **spec: object) -> Raw:
+        kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+        return {**kind, "metadata": {"name": name}, "spec": {"weight": 1, **spec}}
+
+    def changed(**spec: object) -> int:
+        code = 409
+        while code == 409:  # its status changed meanwhile
+            live = up.client.get(f"{path}/research")
+            body = {**live, "spec": {**live["spec"], **spec}}
+            code, _ = up.client.ask("PUT", f"{path}/research", body)
+        return code
+
+    up.client.create(path, queue("company"))
+    code, refused = up.client.ask("POST", path, queue("research", parent="compny"))
+    assert (code, refused["message"]) == (
+        403,
+        'queues.scheduling.volcano.sh "research" is forbidden: failed to get parent queue of queue '
+        'research: queues.scheduling.volcano.sh "compny" not found; did you mean company?',
+    )
+    up.client.create(path, queue("research", parent="company"))
+    assert up.client.create(path, queue("sales", parent="root"))["spec"]["parent"] == "root"
+    assert changed(parent="other") == 403
+    up.client.ask("DELETE", f"{path}/company")
+    assert changed(weight=3) == 200
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler"])

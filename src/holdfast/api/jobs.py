@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import field
 
 from holdfast.api.meta import Condition, Object, ResourceList, Struct
+from holdfast.api.similar_names import did_you_mean
 
 
 class PodGroupCondition(Condition):
@@ -53,6 +55,10 @@ class Guarantee(Struct):
     resource: ResourceList = field(default_factory=dict)
 
 
+ROOT_QUEUE = "root"
+"""Above all queues; it need not exist."""
+
+
 class QueueSpec(Struct):
     """None where an absent value means something else than zero: no cap, no own share."""
 
@@ -79,6 +85,14 @@ class QueueStatus(Struct):
 class Queue(Object):
     spec: QueueSpec = field(default_factory=QueueSpec)
     status: QueueStatus = field(default_factory=QueueStatus)
+
+
+def missing_parent(queue: str, parent: str, known: Collection[str]) -> str:
+    """What is wrong with the parent of a queue; empty if it exists, or the queue has none."""
+    if parent in ("", ROOT_QUEUE, queue) or parent in known:
+        return ""
+    hint = did_you_mean(parent, [each for each in known if each != queue])
+    return f"its parent {parent} does not exist, so that nothing above it limits it{hint}"
 
 
 class VolcanoTask(Struct):

@@ -297,7 +297,8 @@ class NotApplied(HoldfastError):
 def apply_documents(cluster: ApiState, documents: Sequence[Document]) -> int:
     """Applies all valid documents and returns their number. Raises NotApplied with all problems."""
     problems: list[str] = []
-    for document in sorted(documents, key=_rank):
+    parents = _parents(documents)
+    for document in sorted(documents, key=lambda each: (_rank(each), _depth(each, parents))):
         problems.extend(f"{document}: {problem}" for problem in _apply(cluster, document.data))
     if problems:
         raise NotApplied(problems)
@@ -311,6 +312,25 @@ def _kind(document: Document) -> object:
 def _rank(document: Document) -> int:
     kind = _kind(document)
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _parents(documents: Sequence[Document]) -> dict[str, str]:
+    """By name of a queue, the queue above it."""
+    queues = [each.data for each in documents if _kind(each) == "Queue"]
+    named = [raw for raw in queues if isinstance(raw.get("metadata"), dict)]
+    specs = [(str(raw["metadata"].get("name")), raw.get("spec")) for raw in named]
+    return {name: str(spec.get("parent") or "") for name, spec in specs if isinstance(spec, dict)}
+
+
+def _depth(document: Document, parents: dict[str, str]) -> int:
+    """How many queues are above one, so that each comes after those above it; 0 for other kinds."""
+    metadata = document.data.get("metadata") if _kind(document) == "Queue" else None
+    above: list[str] = []
+    name = parents.get(str(metadata.get("name"))) if isinstance(metadata, dict) else ""
+    while name and name not in above:
+        above.append(name)
+        name = parents.get(name)
+    return len(above)
 
 
 def _apply(cluster: ApiState, raw: object) -> Iterator[str]:

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
+from holdfast.api.jobs import missing_parent
 from holdfast.api.kinds import NO_KINDS, Kinds
 from holdfast.api.plurals import number_of
 from holdfast.api.raw_objects import ObjectKind, declared_infos
@@ -115,6 +117,8 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     notes.extend(_templates_without_class(actions))
     notes.extend(_pods_without_node(actions))
     notes.extend(_ignored_estimates(actions))
+    notes.extend(_queues_without_parent(actions))
+    notes.extend(_malformed_ratios(actions))
     start = start_time(given)
     return Scenario(tuple(actions), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
@@ -217,6 +221,25 @@ def _ignored_estimates(actions: Sequence[ScenarioAction]) -> Iterator[str]:
     if found:
         more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         yield f"warning: run-time estimates are ignored: {'; '.join(found[:_SHOWN])}{more}"
+
+
+def _queues_without_parent(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A warning about queues below one that is never created."""
+    queues = {_name(raw): raw for _, raw in _objects(actions) if raw["kind"] == "Queue"}
+    for name, raw in queues.items():
+        if problem := missing_parent(name, (raw.get("spec") or {}).get("parent") or "", queues):
+            yield f"warning: {object_name(raw)}: spec.parent: {problem}"
+
+
+def _malformed_ratios(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A warning about nodes whose ratio of limits is malformed, so that no pod fits them. A cluster
+    stores such a node, so this is no error."""
+    for _, raw in _objects(actions):
+        annotations = (raw["metadata"].get("annotations") or {}) if raw["kind"] == "Node" else {}
+        try:
+            limit_to_allocatable(annotations.get(names.LIMIT_TO_ALLOCATABLE) or "{}")
+        except InvalidObject as error:
+            yield f"warning: {error.within(object_name(raw))}"
 
 
 def _pod_metadata(raw: Raw) -> Iterator[tuple[str, Raw]]:

@@ -143,6 +143,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     report.details += ignored_annotations(pod.cls)
     if ignored := ignored_estimate(snapshot, pod):
         report.details.append(f"its {ignored}")
+    report.details += snapshot.cluster.jobs.queues.missing_parents(snapshot.cluster.jobs.queues.of(pod))
     job = snapshot.cluster.jobs.of(pod)
     domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
     with scheduler.search.within(domain.rows if domain is not None else None):

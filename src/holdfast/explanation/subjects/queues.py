@@ -36,7 +36,8 @@ def explain_queue(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.pods = [each for each, _ in groups]
     if groups:
         first, found = groups[0]
-        report.details += [f"{first.pods[0]}: {each}" for each in found.details]
+        more = [each for each in found.details if each not in report.details]
+        report.details += [f"{first.pods[0]}: {each}" for each in more]
         report.advice = found.advice
     report.summary = f"{_admits(snapshot, record)} {_counts(placed, waiting)}"
     if groups:
@@ -99,6 +100,7 @@ def _details(snapshot: ClusterSnapshot, record: QueueRecord) -> Iterator[str]:
     priority = f", priority {record.priority}" if record.priority else ""
     kept = "" if record.reclaimable else ", and nothing is reclaimed from it"
     yield f"its weight is {record.weight}{priority}{kept}"
+    yield from queues.missing_parents(record.name)
     above = queues.path(record.name)[1:]
     if above:
         yield f"its parent is {above[0].name}"

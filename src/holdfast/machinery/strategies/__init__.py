@@ -6,6 +6,7 @@
     workloads            selectors and templates of workload kinds
     resource_claims      claims on devices, their templates and classes, slices, taint rules
     pod_groups           PodGroups and Workloads of scheduling.k8s.io
+    queues               Queues: their parents
     core_kinds, crds     the other built-in kinds and Reservations; CustomResourceDefinitions
 
 `strategy_of` has the strategy of each kind; a kind without one of its own is stored as it was sent.
@@ -36,6 +37,7 @@ from holdfast.machinery.strategies.core_kinds import (
 from holdfast.machinery.strategies.crds import DEFINITION
 from holdfast.machinery.strategies.pod_groups import POD_GROUP, WORKLOAD
 from holdfast.machinery.strategies.pods import POD
+from holdfast.machinery.strategies.queues import QUEUE
 from holdfast.machinery.strategies.resource_claims import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
@@ -152,6 +154,7 @@ _CUSTOM_WITH_STATUS = Strategy(
 
 _OWN: dict[tuple[str, str], Strategy] = {
     ("scheduling.koordinator.sh", "Reservation"): RESERVATION,
+    ("scheduling.volcano.sh", "Queue"): QUEUE,
 }
 
 

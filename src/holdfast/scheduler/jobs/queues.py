@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.api.jobs import Queue
+from holdfast.api.jobs import ROOT_QUEUE, Queue, missing_parent
 from holdfast.api.meta import ResourceList
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.scheduler.cluster.base import ClusterBase
@@ -22,7 +22,6 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.jobs.queue_shares import QueueClaim, Vector, deserved_shares, dominant_share
 
 DEFAULT = "default"
-ROOT = "root"
 _CLOSED = ("Closed", "Closing")
 
 
@@ -169,7 +168,7 @@ class Queues:
         record.guarantee = self.amounts(spec.guarantee.resource) if spec.guarantee else {}
         if before is not None:
             record.share, record.wants = before.share, before.wants
-        record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
+        record.parent = "" if spec.parent in ("", ROOT_QUEUE, record.name) else spec.parent
         self.dirty[record.name] = None
         self._children = None
         self.has_guarantees = any(r.guarantee for r in self.known.values())
@@ -252,6 +251,12 @@ class Queues:
         if not path:
             return f"queue {name} does not exist"
         return next((f"queue {record.name} is closed" for record in path if not record.is_open), "")
+
+    def missing_parents(self, name: str) -> Iterator[str]:
+        """The queues from this one up whose parent does not exist: `queue a: its parent …`"""
+        for record in self.path(name):
+            if problem := missing_parent(record.name, record.parent, self.known):
+                yield f"queue {record.name}: {problem}"
 
     def below(self) -> dict[str, list[QueueRecord]]:
         """The children of each queue, by name."""

@@ -6,14 +6,16 @@ as far as disruption budgets let them.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
+from holdfast.api.jobs import missing_parent
 from holdfast.api.kinds import is_cluster_scoped
-from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
+from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API, VOLCANO_API
 from holdfast.api.plurals import number_of
 from holdfast.api.selectors import parse_label_selector
 from holdfast.api.similar_names import did_you_mean
@@ -26,6 +28,7 @@ from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader, read_counted
 from holdfast.snapshot.manifests import InvalidInput
 
+_JOBS = VOLCANO_API.partition("/")[0]
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created."""
 _LAST = (
@@ -263,9 +266,18 @@ def _apply_manifests(
         applied.notes.append(
             "no Job of a CronJob is started, since no time passes; `holdfast check` asks about that Job"
         )
+    applied.notes += _queues_without_parent(cluster, [raw for _, raw in named])
     if skipped:
         applied.notes.append(f"skipped: {counted(skipped)}")
         applied.notes += note_of_limits(kind for _, kind in skipped)
+
+
+def _queues_without_parent(cluster: HypotheticalCluster, applied: list[Raw]) -> Iterator[str]:
+    known = {raw["metadata"]["name"] for raw in cluster.objects.scan(_JOBS, "Queue")}
+    for raw in (each for each in applied if each["kind"] == "Queue"):
+        parent = (raw.get("spec") or {}).get("parent") or ""
+        if problem := missing_parent(raw["metadata"]["name"], parent, known):
+            yield f"{object_name(raw)}: spec.parent: {problem}"
 
 
 def note_of_limits(kinds: Iterable[str]) -> list[str]:
