@@ -25,6 +25,8 @@ ONCE_BROKEN = (
     11065508,
     12020998,
     12026938,
+    13232252,
+    13241791,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

@@ -69,6 +69,7 @@ class FakeApi:
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
+        self._lost: list[Request] = []
         self.served: set[str] | None = None
         """The collections there are; None for any."""
         self.streams = False
@@ -133,6 +134,10 @@ class FakeApi:
     def count(self, method: str, path: str = "") -> int:
         return sum(m == method and path in p for m, p in self.requests)
 
+    def carry_out_late(self) -> None:
+        """Carries out the first request that was cut before it was. Raises ApiError."""
+        self._answer(self._lost.pop(0))
+
     # What the client sees
 
     async def handle(self, request: Request) -> bytes:
@@ -149,6 +154,7 @@ class FakeApi:
                     raise Unreachable("no response in time")
                 await asyncio.sleep(fault.delay)
             if fault.cut == "before":
+                self._lost.append(request)
                 raise NoConnection("refused")
             if fault.status:
                 error = api_error(fault.status, _status(fault), None)
@@ -366,16 +372,15 @@ def _selected(raw: Raw, query: dict[str, str]) -> bool:
 
 
 def _from_json_patch(found: Raw, operations: list[Raw]) -> Raw:
-    """As much of it as is used: a test of the uid, and a status as a whole."""
-    test, add = operations
-    assert (test["op"], test["path"], add["op"], add["path"]) == (
-        "test",
-        "/metadata/uid",
-        "add",
-        "/status",
-    )
-    if test["value"] != found["metadata"]["uid"]:
-        raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+    """As much of it as is used: tests of metadata, and a status as a whole."""
+    *tests, add = operations
+    assert (add["op"], add["path"]) == ("add", "/status")
+    for test in tests:
+        _, part, name = test["path"].split("/")
+        assert (test["op"], part) == ("test", "metadata")
+        if test["value"] != found["metadata"][name]:
+            message = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", message)
     found.pop("status", None)
     return {"status": add["value"]}
 

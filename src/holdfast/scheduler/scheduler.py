@@ -98,6 +98,7 @@ class Scheduler:
             configuration.pod_initial_backoff,
             configuration.pod_max_backoff,
             self.cluster.jobs.waiting_members,
+            self.cluster.jobs.is_interrupted,
         )
         self.decisions: list[Decision] = []
         """What the current round decided so far, except by controllers."""

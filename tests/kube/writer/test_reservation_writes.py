@@ -13,6 +13,7 @@ from harness.builders import make_pod
 from harness.fake_api import Fault, Raw
 from harness.virtual_time import run
 from holdfast.api.reservation import ReservationStatus
+from holdfast.kube.errors import ApiError
 from holdfast.scheduler.cluster.decisions import (
     Bind,
     DeleteReservation,
@@ -107,7 +108,7 @@ def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault
             d.api.bodies.clear()
             d.writer.carry_out([status(r, "Waiting", "n"), status(r, "Available", "n")])
             await d.do(status(r, "Succeeded", "n"))
-            written = [patch[1]["value"]["phase"] for _, _, patch in d.api.bodies]
+            written = [patch[-1]["value"]["phase"] for _, _, patch in d.api.bodies]
             assert [phase for phase, _ in groupby(written)] == ["Available", "Succeeded"]
             assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
 
@@ -120,7 +121,7 @@ def test_a_deleted_or_recreated_reservation_is_not_written() -> None:
             r = d.api.create(bare_reservation())
             d.api.delete(r)
             await d.do(status(r, "Available", "n", binds=True))
-            assert d.fed_events()[0] == "Deleted"
+            assert d.fed_events()[0] == "Deleted r"
             other = d.api.create(bare_reservation())
             d.fed.clear()
             await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
@@ -128,6 +129,73 @@ def test_a_deleted_or_recreated_reservation_is_not_written() -> None:
             assert d.api.get(RESERVATIONS, "r", "") == other
             await d.do(DeleteReservation(ref(other), "over"))
             assert d.api.all(RESERVATIONS) == []
+
+    run(story())
+
+
+def test_a_status_that_is_carried_out_late_does_not_undo_a_later_one() -> None:
+    """The answer to the first attempt is lost; the server carries it out after the reservation has
+    failed, because its node is gone."""
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.seen(d.api.create(bare_reservation()))
+            d.api.faults.append(Fault("PATCH", cut="before"))
+            await d.do(status(r, "Available", "n", binds=True))
+            await d.do(status(r, "Failed", "n"))
+            with pytest.raises(ApiError, match="rejected our request"):
+                d.api.carry_out_late()
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Failed"
+
+    run(story())
+
+
+def test_what_a_reservation_was_given_late_does_not_undo_what_it_has() -> None:
+    key = "scheduling.koordinator.sh/device-allocated"
+
+    def given(raw: Raw, devices: str) -> SetReservationStatus:
+        available = ReservationStatus(phase="Available", node_name="n")
+        return SetReservationStatus(ref(raw), available, True, {key: devices})
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.seen(d.api.create(bare_reservation()))
+            d.api.faults += [Fault("PATCH", cut="before"), Fault("PATCH", status=403)]
+            await d.do(given(r, "one"))
+            await d.do(given(r, "other"))
+            assert d.fed_events() == ["BindRefused: 403: scripted", "BindConfirmed"]
+            with pytest.raises(ApiError, match="Precondition failed"):
+                d.api.carry_out_late()
+            assert d.api.get(RESERVATIONS, "r", "")["metadata"]["annotations"] == {key: "other"}
+
+    run(story())
+
+
+def test_a_status_is_written_to_a_newer_version_than_was_seen() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.seen(d.api.create(bare_reservation()))
+            edited = {**r, "metadata": {**r["metadata"], "labels": {"a": "b"}}}
+            d.api.change(edited)
+            await d.do(status(r, "Available", "n", binds=True), status(r, "Succeeded", "n"))
+            assert d.fed_events() == ["BindConfirmed"]
+            written = d.api.get(RESERVATIONS, "r", "")
+            assert written["status"]["phase"] == "Succeeded"
+            assert written["metadata"]["labels"] == {"a": "b"}
+
+    run(story())
+
+
+def test_a_reservation_that_has_ended_stays_so() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.seen(d.api.create(bare_reservation()))
+            d.api.change({**r, "status": {"phase": "Failed"}})
+            await d.do(status(r, "Available", "n", binds=True))
+            updated, refused = d.fed_events()
+            assert updated == "Updated r"
+            assert refused.startswith("BindRefused")
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Failed"
 
     run(story())
 

@@ -11,6 +11,7 @@ from harness.fake_api import FakeApi, Raw
 from harness.fake_client import FakeClient
 from harness.virtual_time import LoopClock
 from holdfast.api.decode import decode
+from holdfast.api.reservation import Reservation
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
@@ -43,7 +44,7 @@ class Desk:
         self.claims: dict[tuple[str, str], Any] = {}
         self.resource_claims: dict[tuple[str, str], Any] = {}
         self.versions: dict[str, str] = {}
-        """The resource versions of pods that the watch has delivered, by uid."""
+        """The resource versions that the watch has delivered, by uid."""
         self.writer = Writer(
             FakeClient(api),
             fence,
@@ -56,6 +57,11 @@ class Desk:
             version=lambda about: self.versions.get(about.uid, ""),
             resource_claims=self.resource_claims,
         )
+
+    def seen(self, raw: Raw) -> Raw:
+        """The watch delivers the object."""
+        self.versions[raw["metadata"]["uid"]] = raw["metadata"]["resourceVersion"]
+        return raw
 
     async def do(self, *decisions: Decision) -> None:
         self.writer.carry_out(decisions)
@@ -78,7 +84,7 @@ def _described(event: Event) -> str:
         return f"{name}: {event.message}"
     assert isinstance(event, Added | Updated | Deleted), event
     obj: Any = event.object
-    if isinstance(obj, ResourceClaim):
+    if isinstance(obj, ResourceClaim | Reservation):
         return f"{name} {obj.metadata.name}"
     return (
         f"{name} on {obj.spec.node_name}" if isinstance(event, Updated) and obj.spec.node_name else name

@@ -630,12 +630,23 @@ def test_a_place_is_not_kept_when_it_is_of_no_use(what: str) -> None:
     assert known is None or known.phase is Phase.PENDING
 
 
+def test_an_interrupted_start_is_tried_before_its_back_off_is_over() -> None:
+    """Another pod would take the capacity that was freed."""
+    taken = make_pod("taken").cpu("2").on("n2").obj()
+    driver = half_started("2026-01-01T00:01:00Z").add(taken)
+    assert driver.binds(100.0) == {}
+    driver.delete(taken).add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds(100.1) == {"g-1": "n2"}
+
+
 @pytest.mark.parametrize("nominated", ["n3", ""])
+@pytest.mark.parametrize("phase", ["Waiting", ""])
 def test_an_interrupted_start_has_its_place_before_preemption_holds_after_a_restart(
-    nominated: str,
+    nominated: str, phase: str
 ) -> None:
-    """The hold was made beside the member, and waits for a victim to end. Whether the bind of the
-    member was tried and failed, so that its nominated node is written, does not matter."""
+    """The hold was made beside the member, and waits for a victim to end, or has no status yet. Whether
+    the bind of the member was tried and failed, so that its nominated node is written, does not
+    matter."""
     driver = half_started("2026-01-01T00:01:00Z", plugins=("DefaultPreemption", "Reservation"))
     driver.add(make_node("n3").allocatable(cpu="4", memory="8Gi").obj())
     driver.add(make_pod("taken").cpu("2").on("n2").obj(), make_pod("low").cpu("1").on("n3").obj())
@@ -644,7 +655,7 @@ def test_an_interrupted_start_has_its_place_before_preemption_holds_after_a_rest
     record = driver.record(high)
     hold = preemption_hold(record, hold_template(record.cls), "n3", 1, lambda name: False)
     hold.metadata.uid = "hold"
-    hold.status.phase, hold.status.node_name = "Waiting", "n3"
+    hold.status.phase, hold.status.node_name = phase, "n3" if phase else ""
     driver.add(hold)
     g1 = make_pod("g-1").cpu("2").group("g").created("2026-01-01T00:01:00Z")
     if nominated:

@@ -21,8 +21,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from holdfast.api.decode import decode_pod_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Condition, condition
@@ -38,6 +36,7 @@ from holdfast.kube.writer.write_queue import (
     WriteResult,
     is_conflict,
     persistent,
+    version_of,
     wait_after,
 )
 from holdfast.scheduler.cluster.decisions import (
@@ -298,7 +297,7 @@ class Statuses:
         answer: bytes,
     ) -> None:
         known = self._known.setdefault(pod.uid, _KnownStatus(None, ""))
-        known.version = max(known.version, _version_of(answer))
+        known.version = max(known.version, _number(version_of(answer)))
         if wanted[0] is not None:
             known.condition = Condition(
                 type=POD_SCHEDULED, status="False", reason=wanted[0].reason, message=wanted[0].message
@@ -321,21 +320,6 @@ class Statuses:
             status["nominatedNodeName"] = nominate.node or None
         # The uid makes the server refuse if the pod was recreated.
         return {"metadata": {"uid": pod.uid}, "status": status} if status else None
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Versioned(msgspec.Struct):
-    metadata: _Meta
-
-
-def _version_of(answer: bytes) -> int:
-    try:
-        return _number(msgspec.json.decode(answer, type=_Versioned).metadata.resource_version)
-    except msgspec.DecodeError:
-        return 0
 
 
 def _number(version: str) -> int:

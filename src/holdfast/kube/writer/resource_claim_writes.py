@@ -27,7 +27,14 @@ from holdfast.api.times import format_time
 from holdfast.kube.client import MERGE, POD, STRATEGIC, path_of
 from holdfast.kube.errors import ApiError
 from holdfast.kube.protobuf import PROTOBUF, with_protobuf_finalizer
-from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue, is_conflict, persistent
+from holdfast.kube.writer.write_queue import (
+    ApiWriter,
+    Lane,
+    WriteQueue,
+    is_conflict,
+    persistent,
+    version_of,
+)
 from holdfast.scheduler.cluster.claim_writes import (
     ClaimConflict,
     allocated_claim,
@@ -60,16 +67,6 @@ _NOT_FOUND = 404
 _INVALID = 422
 _MOST_CONSUMERS = 256
 """That a claim can have."""
-
-
-class _WrittenMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Written(msgspec.Struct):
-    """What matters of the answer to a write of a pod."""
-
-    metadata: _WrittenMeta = msgspec.field(default_factory=_WrittenMeta)
 
 
 Raw = dict[str, Any]
@@ -292,7 +289,7 @@ class ResourceClaimWriter:
         path = path_of(POD, pod.namespace, pod.name, "status")
         answer = await self._api.write("PATCH", path, patch, STRATEGIC)
         del self._created[id(decision)]
-        return msgspec.json.decode(answer, type=_Written).metadata.resource_version
+        return version_of(answer)
 
     # By themselves
 

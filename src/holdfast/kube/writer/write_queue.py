@@ -272,6 +272,22 @@ def wait_after(error: Exception, backoff: Backoff) -> float | None:
     return backoff.next()
 
 
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Meta
+
+
+def version_of(answer: bytes) -> str:
+    """The resourceVersion of the object that an answer has; empty if it has none."""
+    try:
+        return msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
+    except msgspec.DecodeError:
+        return ""
+
+
 def is_conflict(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status == 409
 

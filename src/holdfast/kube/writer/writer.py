@@ -11,6 +11,7 @@ from typing import Any, assert_never
 import msgspec
 
 from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.kube.client import MERGE, Client
 from holdfast.kube.errors import ApiError, LeadershipLost
@@ -104,7 +105,7 @@ class Writer:
         self._releases = Releases()
         self._resource_claims = ResourceClaimWriter(self._api, self.queue, feed, resource_claims, wall)
         self._reservations = ReservationWriter(
-            self._api, self.queue, feed, self._releases, self._resource_claims.write_holder
+            self._api, self.queue, feed, self._releases, self._resource_claims.write_holder, version
         )
         self._jobs = JobStatuses(self._api, self.queue, feed)
         self._migrations = MigrationWriter(self._api, self.queue, feed, self._emit)
@@ -202,6 +203,11 @@ class Writer:
                 self.statuses.gone(obj.metadata.uid)
             else:
                 self.statuses.seen(obj)
+        elif isinstance(obj, Reservation):
+            if isinstance(event, Deleted):
+                self._reservations.gone(obj.metadata.uid)
+            else:
+                self._reservations.seen(obj.metadata)
         elif isinstance(obj, PersistentVolumeClaim):
             self.claims.changed((obj.metadata.namespace, obj.metadata.name))
 

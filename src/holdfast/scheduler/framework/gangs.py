@@ -250,13 +250,12 @@ class Gangs:
         because it had its places before, and they may wait for what was taken by it. A pod whose
         nominated node is used loses its nomination; a reservation goes on waiting."""
         cluster = self._cluster
-        names = {job.name for job in jobs}
-        preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
+        names, changes = {job.name for job in jobs}, cluster.changes
         nominated = [
             (pod, node)
             for node, there in cluster.nominator.items()
             for pod in there.values()
-            if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
+            if pod.job not in names and pod.reservation is None and not self._has_hold_there(pod)
         ]
         waiting = cluster.reservations.waiting_pre_allocations()
         if not (nominated or waiting) or all(job.is_ready for job in jobs):
@@ -276,6 +275,11 @@ class Gangs:
         lost = [pod for pod, node in nominated if node in taken]
         self._preemption.apply([Nominate(pod.ref, "") for pod in lost])
         return again
+
+    def _has_hold_there(self, pod: PodRecord) -> bool:
+        """Whether a preemption hold of the pod is on a node."""
+        holds = self._cluster.reservations.preemption_holds.get(pod.uid, {})
+        return any(hold.pod is not None and hold.pod.row >= 0 for hold in holds.values())
 
     def _schedule_rest(
         self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool

@@ -10,7 +10,8 @@
 
 Back-off times are kube-scheduler's: 1 s after a failed attempt, doubling up to 10 s with every further
 failure of the same kind (unschedulable, or error). When no pod is active, a pod that was woken up is
-tried before its back-off is over; a pod whose attempt ended in an error is not.
+tried before its back-off is over; a pod whose attempt ended in an error is not. The rest of a job whose
+start was interrupted does not wait either: others would take the capacity that was freed for it.
 
 Unschedulable pods of one class and profile, or of one shape (`pod_shapes`), form a group: they were
 rejected for the same reasons and the same changes help them. When a group is woken up its first pod is
@@ -86,12 +87,15 @@ class SchedulingQueue:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         waiting_members: Callable[[JobName], list[PodRecord]] = lambda job: [],
+        ignores_backoff: Callable[[PodRecord], bool] = lambda pod: False,
     ) -> None:
-        """`waiting_members` returns the pending members of a job."""
+        """`waiting_members` returns the pending members of a job; `ignores_backoff` says whether a pod
+        that is woken up is tried before its back-off is over."""
         self.sort_key = sort_key
         self._initial = initial_backoff
         self._max = max_backoff
         self._waiting_members = waiting_members
+        self._ignores_backoff = ignores_backoff
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
         self._early: list[tuple[tuple[Any, ...], int, PodRecord]] = []
@@ -250,7 +254,7 @@ class SchedulingQueue:
     def wake_pod(self, pod: PodRecord, now: float) -> None:
         """Makes the pod active once its back-off is over."""
         due = self._retry_at.get(pod.uid, 0.0)
-        if due > now:
+        if due > now and not self._ignores_backoff(pod):
             self.remove(pod)
             self._push(self._backoff, due, pod)
             order = (int(due), *self.sort_key(pod))

@@ -245,6 +245,11 @@ class Jobs:
         job.interrupted = not job.is_ready and self._is_interrupted(job)
         return job.interrupted != before
 
+    def is_interrupted(self, pod: PodRecord) -> bool:
+        """Whether the pod is a member of a job whose start is known to be interrupted."""
+        job = self.of(pod)
+        return job is not None and job.interrupted
+
     def has_start_to_finish(self) -> bool:
         """Whether a job that changed since its status was last reconciled has an interrupted start. Its
         members are tried before a Waiting reservation gets what is free: after a restart that is the
