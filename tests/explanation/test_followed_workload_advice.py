@@ -291,10 +291,11 @@ def test_host_ports_of_more_pods_than_nodes(name: str) -> None:
         texts = [each.text for each in report.advice]
         assert len(texts) == len(advised), texts
         assert [each[: len(text)] for each, text in zip(texts, advised, strict=True)] == (advised)
-        lines = [each for each in report.details if "needs one node per pod" in each]
+        lines = [each for each in report.details if "allows one pod per node" in each]
         if more and (asked is top or not advised):
-            needed = f"{len(nodes)} for {len(nodes) + more} pods, so {more} more"
-            assert lines[0].startswith(f"its host port 80 needs one node per pod: {needed}")
+            pods, are = len(nodes) + more, "is" if len(nodes) == 1 else "are"
+            needed = f"{pods} pods need {pods}, and there {are} {len(nodes)}, so {more} more"
+            assert lines[0].startswith(f"its host port 80 allows one pod per node: {needed}")
             assert len(lines) == 1
             assert "nothing that was tried would help" not in report.details
         else:
@@ -370,7 +371,7 @@ def test_gates_are_removed_from_the_template(kind: str) -> None:
     objects, top = gated(kind, "1", in_template=True)
     first = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice[0]
     place = f"in the template of {kind} web"
-    assert first.text.startswith(f"remove the scheduling gates example.com/wait, {place}")
+    assert first.text.startswith(f"remove the scheduling gate example.com/wait, {place}")
     assert first.text.endswith("; then both pods fit: n0")
     pods = followed(objects, first.change).objects.scan("", "Pod")
     assert sum(bool(each["spec"].get("nodeName")) for each in pods) == 2
@@ -380,7 +381,7 @@ def test_gates_of_a_template_whose_pods_are_too_large() -> None:
     objects, top = gated("Deployment", "10", in_template=True)
     (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
     assert advice.text == (
-        "remove the scheduling gates example.com/wait and request at most 4 cpu instead of 10, in the "
+        "remove the scheduling gate example.com/wait and request at most 4 cpu instead of 10, in the "
         "template of Deployment web; then both pods fit: n0"
     )
     assert len(pods_of(followed(objects, advice.change)).updated) == 2
@@ -391,7 +392,7 @@ def test_gates_that_no_template_has() -> None:
     (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
     names = sorted(each["metadata"]["name"] for each in objects if each["kind"] == "Pod")
     whom = ", ".join(f"default/{name}" for name in names)
-    assert advice.text.startswith(f"remove the scheduling gates example.com/wait of {whom}; ")
+    assert advice.text.startswith(f"remove the scheduling gate example.com/wait of {whom}; ")
     assert len(pods_of(followed(objects, advice.change)).running) == 2
 
 
@@ -403,7 +404,7 @@ def test_gates_of_a_template_and_a_queue_that_is_too_small() -> None:
     objects = at_rest(queue("q", capability={"cpu": "1"}), node("n0", cpu="8"), raw)
     (advice,) = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment")).advice
     assert advice.text == (
-        "remove the scheduling gates example.com/wait, in the template of Deployment web and raise the "
+        "remove the scheduling gate example.com/wait, in the template of Deployment web and raise the "
         "capability of queue q to 4 cpu; then both pods fit: n0"
     )
     assert len(pods_of(followed(objects, advice.change)).updated) == 2

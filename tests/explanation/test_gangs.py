@@ -387,7 +387,7 @@ def test_a_group_names_the_member_that_is_gated() -> None:
         "Blocked by scheduling gates: default/q."
     )
     (advice,) = report.advice
-    assert advice.text.startswith("remove the scheduling gates example.com/quota of default/q")
+    assert advice.text.startswith("remove the scheduling gate example.com/quota of default/q")
 
 
 def test_a_group_names_the_member_with_a_selector() -> None:

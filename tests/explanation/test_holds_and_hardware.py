@@ -253,7 +253,7 @@ SITUATIONS: dict[str, Row] = {
             full("a", "1", "n1", volumes=using("c")),
             pod("p", volumes=using("d")),
         ],
-        ["n1 can attach 1 volume of CSI driver disk.example.com, and all are in use"],
+        ["n1 can attach 1 volume of CSI driver disk.example.com, and it is in use"],
         ["EndPods"],
     ),
     "larger than a NUMA node": Row(
@@ -392,7 +392,10 @@ SITUATIONS: dict[str, Row] = {
             on_n1(HELD),
             pod("p", "4", app="web", annotations=affinity_to({"name": "peak"})),
         ],
-        ["its reservation cannot be used, since the node is cordoned: n1"],
+        [
+            "its reservation cannot be used, since the node is cordoned: n1",
+            "reservation peak on n1 cannot be used: its node is cordoned",
+        ],
         ["Uncordon"],
     ),
     "half a core": Row(

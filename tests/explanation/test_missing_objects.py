@@ -264,7 +264,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "node of the pods it must be near is full": Row(
         [node("n1", cpu="2"), N2, full("a", "2", "n1", app="db"), pod("p", affinity=near("db"))],
-        ["affinity to app=db by kubernetes.io/hostname: those are default/a on n1"],
+        ["affinity to app=db by kubernetes.io/hostname: such a pod is default/a on n1"],
         ["RemoveAffinity"],
     ),
     "node of its node affinity does not exist": Row(
@@ -458,7 +458,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "there is no device class": Row(
         [N1, resource_slice("n1", 1), resource_claim("c", request()), claiming_pod("p", "c")],
-        ["there is no DeviceClass gpu; there are: none"],
+        ["there is no DeviceClass gpu, nor any other"],
         ["CreateDeviceClass"],
     ),
     "claim is missing, and one has a similar name": Row(

@@ -231,3 +231,16 @@ def test_a_queue_below_one_that_does_not_exist() -> None:
     assert report.details.count(missing) == 1
     assert not any(each.startswith("default/p: queue small") for each in report.details)
     assert missing in as_they_are("Pod", "p", *objects).details
+
+
+def test_a_pod_that_neither_its_queue_admits_nor_a_node_holds() -> None:
+    objects = [node("n1", cpu="8"), queue("small", capability={"cpu": "4"})]
+    report = as_they_are("Pod", "p", *objects, pod("p", "12", annotations=SMALL))
+    assert report.summary == (
+        "Its queue does not admit it: queue small would have more cpu than its capability. Even if it "
+        "did: no suitable node among 1 node: too little cpu (1)."
+    )
+    assert "no node is large enough: it requests 12 cpu, the most a node has is 8" in report.details
+    assert [each.change["actions"] for each in report.advice] == [["Resize"]]
+    fitting = as_they_are("Pod", "p", *objects, pod("p", "6", annotations=SMALL))
+    assert "Even if" not in fitting.summary

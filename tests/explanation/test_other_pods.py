@@ -116,7 +116,7 @@ def test_a_pod_says_how_many_nodes_the_anti_affinity_of_its_workload_needs() -> 
         spec["affinity"] = apart
     world = world_of([N1, *objects])
     details = explain(snapshot_of(world), world.objects["Pod", "web-1-1"]).details
-    assert "needs one node per pod: 1 for 3 pods, so 2 more are needed" in details[0]
+    assert "allows one pod per node: 3 pods need 3, and there is 1, so 2 more are needed" in details[0]
 
 
 def test_the_advice_for_one_pod_counts_the_others_of_its_workload() -> None:

@@ -60,7 +60,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "the node of the pods to be near lacks the key": Row(
         [N1, RACKED, full("a", "2", "n1", app="db"), pod("p", affinity=near_by("db", "rack"))],
-        ["affinity to app=db by rack: those are default/a on n1, but the label rack is missing on n1"],
+        ["app=db by rack: such a pod is default/a on n1, but the label rack is missing on n1"],
         ["LabelNode"],
     ),
     "a term selects the pod, another one does not": Row(

@@ -316,7 +316,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "anti-affinity": Row(
         [N1, full("a", "1", "n1", app="x"), pod("p", affinity=anti_affinity("x"))],
-        ["in the way are default/a"],
+        ["in the way is default/a"],
         ["EndPods"],
     ),
     "anti-affinity of another pod": Row(

@@ -74,7 +74,7 @@ CASES = {
     "gate": Case(
         [N1, *LOW, pod("p", "4", schedulingGates=[{"name": "x.io/wait"}], **HIGH)],
         [
-            "remove the scheduling gates x.io/wait of default/p; then it preempts default/low1 on n1",
+            "remove the scheduling gate x.io/wait of default/p; then it preempts default/low1 on n1",
         ],
     ),
     "reservation that does not exist": Case(

@@ -75,3 +75,18 @@ def test_a_control_plane_comes_last() -> None:
         "tolerate dedicated=db:NoSchedule",
         "tolerate node-role.kubernetes.io/control-plane:NoSchedule",
     ]
+
+
+def test_all_reasons_of_a_node_that_several_filters_reject() -> None:
+    """The scheduler names the first filter only."""
+    objects = [
+        node("n1", cpu="2", taints=[DB]),
+        node("n2", cpu="2", taints=[DB]),
+        node("n3", cpu="8", taints=[DB], labels={"disk": "ssd"}),
+        pod("p", "4", nodeSelector={"disk": "ssd"}),
+    ]
+    report = check(Row(objects, ["untolerated taint (3)"], ["Tolerate"]))
+    assert (
+        "n1, n2 are rejected for several reasons: untolerated taint, node affinity or selector not "
+        "met, too little cpu"
+    ) in report.details

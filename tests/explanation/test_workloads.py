@@ -223,8 +223,8 @@ def test_anti_affinity_needs_a_node_for_each_replica() -> None:
     }
     details = explain(snapshot_of(world), raw).details
     assert (
-        "its anti-affinity to app=web needs one node per pod: 1 for 3 pods, so 2 more are needed (see: "
-        "holdfast what-if --plan)"
+        "its anti-affinity to app=web allows one pod per node: 3 pods need 3, and there is 1, so 2 "
+        "more are needed (see: holdfast what-if --plan)"
     ) in details
     assert not any("nothing that was tried" in each for each in details)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from holdfast.api.plurals import number_of
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.times import format_duration, span_text
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
@@ -62,8 +62,10 @@ def job_text(job: Job) -> str:
 
 
 def needs_more(what: str, place: str, places: int, pods: int) -> str:
-    """`its host port 80 needs one node per pod: 3 for 4 pods, so 1 more is needed (…)`"""
+    """`its host port 80 allows one pod per node: 4 pods need 4, and there are 3, so 1 more is needed
+    (…)`"""
+    lacking = number_of(pods - places, "more is", "more are")
     return (
-        f"{what} needs one {place} per pod: {places} for {pods} pods, so "
-        f"{number_of(pods - places, 'more is', 'more are')} needed (see: holdfast what-if --plan)"
+        f"{what} allows one pod per {place}: {pods} pods need {pods}, and there "
+        f"{plural(places, 'is', 'are')} {places}, so {lacking} needed (see: holdfast what-if --plan)"
     )

@@ -51,7 +51,8 @@ def device_tolerations(
             f"{key}={value}:{effect}" if value else f"{key}:{effect}" for key, value, effect in chosen
         )
         if changed.objects:
-            text = f"tolerate {texts}, a taint of devices,{changed.where}"
+            kind = plural(len(chosen), "a taint", "taints")
+            text = f"tolerate {texts}, {kind} of devices,{changed.where}"
             yield repair(text, "Tolerate", changed.objects)
 
 

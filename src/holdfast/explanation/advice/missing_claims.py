@@ -68,7 +68,7 @@ def consider_missing_claims(
 
 def _no_class(about: _Situation, name: str) -> Iterator[str]:
     known = about.names(DEVICE_CLASS)
-    others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
+    others = did_you_mean(name, known) or (f"; there are: {few(known)}" if known else ", nor any other")
     yield f"there is no DeviceClass {name}{others}"
     for near in nearest(name, known):
         any(map(about.advisor.propose, _other_class(about, name, near)))

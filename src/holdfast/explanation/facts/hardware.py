@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.api.kinds import KINDS
-from holdfast.api.plurals import number_of
+from holdfast.api.plurals import number_of, plural
 from holdfast.explanation.facts.capacity import row_of
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.phrases import amounts_text
@@ -203,4 +203,5 @@ def attach_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) 
             limit = (driver.get("allocatable") or {}).get("count")
             if driver.get("name") in wanted and limit is not None:
                 most = number_of(limit, "volume")
-                yield f"{name} can attach {most} of CSI driver {driver['name']}, and all are in use"
+                used = plural(limit, "it is", "all are")
+                yield f"{name} can attach {most} of CSI driver {driver['name']}, and {used} in use"

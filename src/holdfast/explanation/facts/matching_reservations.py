@@ -15,6 +15,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
+from holdfast.scheduler.plugins import node_unschedulable, node_volume_limits
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.owners import OwnerSpec
@@ -26,6 +27,11 @@ _NAMED = 3
 _OF_NODE = "node(s) "
 _SAID_ELSEWHERE = (_OF_NODE, "didn't match ")
 """Reasons that are those of the node, or of what the pod says of the reservation that it requires."""
+_OF_ITS_NODE = {
+    node_unschedulable.REASON: "its node is cordoned",
+    node_volume_limits.REASON: "its node has too many volumes attached",
+}
+"""Reasons that count nodes, of one node."""
 UNTOLERATED = "had untolerated taint"
 
 
@@ -135,7 +141,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         taints = _node_taints(cluster, column.cls, row)
         return f"the pod does not tolerate {taints}, a taint of its node"
     if text.startswith(_OF_NODE) and reservations.affinity(column.cls).required:
-        return f"its node {text.removeprefix(_OF_NODE)}"  # for the same reason
+        return _OF_ITS_NODE.get(text, f"its node {text.removeprefix(_OF_NODE)}")  # for the same reason
     if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
         compared = _compared(cluster, column.cls, entry.remaining)
         return f"{compared} left, and its policy is Restricted" if compared else text

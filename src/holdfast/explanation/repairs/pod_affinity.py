@@ -43,14 +43,16 @@ def pod_affinity_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[
         placed = [other for other in selected if other.row >= 0]
         if own.role is Role.FORBIDDEN and placed:
             yield (
-                f"anti-affinity to {selector_text(own)} by {key}: in the way are {pods_text(placed)}"
+                f"anti-affinity to {selector_text(own)} by {key}: in the way "
+                f"{plural(len(placed), 'is', 'are')} {pods_text(placed)}"
             )
         elif own.role is Role.REQUIRED:
             text = f"affinity to {selector_text(own)} by {key}"
             missing = _missing_key(snapshot, key, nodes)
             if placed:
                 but = f", but {missing}" if missing else ""
-                yield f"{text}: those are {_places(snapshot, placed)}{but}"
+                these = plural(len(placed), "such a pod is", "such pods are")
+                yield f"{text}: {these} {_places(snapshot, placed)}{but}"
             elif _may_be_first(snapshot, pod):
                 if missing:
                     yield f"{text}: it may be the first such pod, but {missing}"

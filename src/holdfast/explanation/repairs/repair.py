@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import MIGRATION_JOB
+from holdfast.api.plurals import plural
 from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.pod_owners import IMMUTABLE, as_written, workload_of
 from holdfast.explanation.repairs.kept_pods import keeps_pods
@@ -86,9 +87,11 @@ def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:
     """The pods, or reservations, without their scheduling gates. Unlike most of a pod's spec, these can
     be removed from an existing pod."""
     gates = dict.fromkeys(gate for pod in pods for gate in pod.gates)
-    own = ", ".join(gate for gate in gates if not gate.startswith(_KUEUE))
+    own = [gate for gate in gates if not gate.startswith(_KUEUE)]
     whom = few([f"{pod.namespace}/{pod.name}" for pod in pods], 3)
-    texts = [f"remove the scheduling gates {own} of {whom}"] if own else []
+    texts = (
+        [f"remove the scheduling {plural(len(own), 'gate')} {', '.join(own)} of {whom}"] if own else []
+    )
     if any(gate.startswith(_KUEUE) for gate in gates):
         texts.append(f"have Kueue admit {whom} (see its Workload)")
     body: Raw = {"spec": {"schedulingGates": None}}
@@ -116,7 +119,8 @@ def template_without_gates(
     if not own:
         return None
     objects = spec_changes(snapshot, subject, lambda spec: {"schedulingGates": None})
-    return repair(f"remove the scheduling gates {', '.join(own)}", "RemoveGates", objects)
+    text = f"remove the scheduling {plural(len(own), 'gate')} {', '.join(own)}"
+    return repair(text, "RemoveGates", objects)
 
 
 def gates_text(pods: list[PodRecord]) -> str:

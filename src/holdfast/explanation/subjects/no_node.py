@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from holdfast.api import names
+from holdfast.api.plurals import plural
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.claim_selectors import consider_selectors_of_nodes
 from holdfast.explanation.advice.claim_sizes import (
@@ -57,7 +58,7 @@ from holdfast.explanation.repairs.host_ports import too_few_nodes
 from holdfast.explanation.repairs.pod_affinity import too_few_domains
 from holdfast.explanation.repairs.repair import metadata_changes, repair
 from holdfast.explanation.report import Report, few
-from holdfast.explanation.subjects.plain_reasons import no_node_summary
+from holdfast.explanation.subjects.plain_reasons import further_reasons, no_node_summary
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
@@ -124,6 +125,7 @@ def explain_no_node(
         elif preempts:
             report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)
+        report.details += further_reasons(snapshot, pod, placing)
         note_holders(snapshot, pod, placing, report)
         consider_estimate(snapshot, subject, pod, placing, advisor)
         report.details += consider_own_start(snapshot, pod, advisor)
@@ -255,8 +257,10 @@ def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> lis
         whom = f"{pods_text(victims)} of lower priority"
         found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
     else:
-        ending = pods_text(terminating_on(snapshot, nomination.node or ""))
-        where = f", where {ending} of lower priority terminates already" if ending else ""
+        ending = terminating_on(snapshot, nomination.node or "")
+        whom = f"{pods_text(ending)} of lower priority"
+        terminates = plural(len(ending), "terminates", "terminate")
+        where = f", where {whom} {terminates} already" if ending else ""
         found = [f"{nomination.node} is nominated for it if it is tried{where}"]
     budgets = DisruptionBudgets(cluster)
     violating, _ = budgets.split(victims)

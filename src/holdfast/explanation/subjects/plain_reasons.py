@@ -1,11 +1,15 @@
 """Why no node is feasible, in one sentence and in plain words."""
 
 import re
+from collections.abc import Iterator
 
-from holdfast.api.plurals import number_of
+from holdfast.api.plurals import number_of, plural
 from holdfast.explanation.facts.capacity import missing_node
+from holdfast.explanation.facts.own_reservations import own_entries
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -13,6 +17,11 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 _SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
 _BY_NODE = re.compile(r"Insufficient (\S+) by node$")
+_LOOKED_AT = 50
+"""Of how many nodes all reasons are looked up."""
+_CLOSEST = 3
+_OF_PARTS = ("DeviceShare", "NodeNUMAResource")
+"""Filters by single devices and NUMA nodes, of which NodeResourcesFit counts the sums."""
 NODE_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 """Of a node that is not among those that the pod's node affinity names."""
 _PLAIN = {
@@ -58,6 +67,27 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
     counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
     more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
     return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
+
+
+def further_reasons(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    """Of the closest nodes, all reasons where several filters reject one: the scheduler names the first
+    only. Left out where the pod has a reservation, which filters do not count by themselves."""
+    table, found = snapshot.cluster.nodes, dict[tuple[str, ...], list[str]]()
+    if placing.column.rejected is not None or pod.pinned_node is not None:
+        return
+    for name, rejection in sorted(placing.rejections.items())[:_LOOKED_AT]:
+        row = table.row(name)
+        if row is None or not rejection.texts or any(own_entries(snapshot, pod, row)):
+            continue
+        every = placing.column.diagnosis.all_rejections(row)
+        if any(each.plugin == NODE_RESOURCES_FIT for each in every):  # these sum up the others
+            every = [each for each in every if each.plugin not in _OF_PARTS]
+        texts = dict.fromkeys(plain(text) for each in every for text in each.texts)
+        if len(every) > 1 and rejection.plugin in {each.plugin for each in every}:
+            found.setdefault(tuple(texts), []).append(name)
+    for reasons, nodes in sorted(found.items(), key=lambda each: len(each[0]))[:_CLOSEST]:
+        are = plural(len(nodes), "is", "are")
+        yield f"{few(nodes, _CLOSEST)} {are} rejected for several reasons: {', '.join(reasons)}"
 
 
 def plain(reason: str) -> str:

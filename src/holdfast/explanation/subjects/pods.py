@@ -197,6 +197,10 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
             report.summary += f" {following[0].upper()}{following[1:]}."
         elif not _explain_reclaim(snapshot, pod, advisor, report):
             consider_queue(snapshot, subject, [pod], advisor)
+            if placing.message and not preempts(scheduler, pod, placing):
+                besides = no_node_summary(snapshot, placing, pod)
+                report.summary += f" Even if it did: {besides[0].lower()}{besides[1:]}"
+                report.details += details_of(snapshot, pod, placing)
     elif placing.message and (found := starts_on(snapshot, subject)):
         report.summary = (
             f"It fits now: {found[0]}, as it ends before others need the capacity. It is queued, or "

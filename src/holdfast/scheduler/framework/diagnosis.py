@@ -239,6 +239,13 @@ class Diagnosis:
             return NodeRejection(self._naming()[0], (self._not_named_text(),), False)
         return first_rejection(self._guarded_filters(), One(self._table, row))
 
+    def all_rejections(self, row: int) -> list[NodeRejection]:
+        """The rejections of one row by every filter that it does not pass, in the order of the
+        profile."""
+        view, filters = One(self._table, row), self._guarded_filters()
+        found = [first_rejection([each], view) for each in filters]
+        return [each for each in found if each != FITS]
+
     def _guarded_filters(self) -> list[tuple[str, Filter]]:
         column = self._column()
         assert column is not None, "a diagnosis needs its column"
