@@ -14,6 +14,7 @@ from holdfast.api.reservation import (
     ReservationOwner,
     ReservationSpec,
 )
+from holdfast.kube.errors import ApiError
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Emit,
@@ -158,5 +159,19 @@ def test_a_status_is_written_or_refused(faults: list[Fault], refusals: int) -> N
             assert d.fed == [write_refused(decision, "scripted")] * refusals
             written = d.api.get(JOBS, "move", "").get("status")
             assert written == (None if refusals else {"phase": "Running"})
+
+    run(story())
+
+
+def test_a_status_that_is_carried_out_late_does_not_undo_the_end_of_a_job() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            made = d.seen(d.api.create(job()))
+            d.api.faults.append(Fault("PATCH", cut="before"))
+            await d.do(SetMigrationStatus(ref(made), PodMigrationJobStatus(phase="Running")))
+            await d.do(SetMigrationStatus(ref(made), PodMigrationJobStatus(phase="Succeeded")))
+            with pytest.raises(ApiError, match="rejected our request"):
+                d.api.carry_out_late()
+            assert d.api.get(JOBS, "move", "")["status"]["phase"] == "Succeeded"
 
     run(story())

@@ -11,7 +11,6 @@ from harness.fake_api import FakeApi, Raw
 from harness.fake_client import FakeClient
 from harness.virtual_time import LoopClock
 from holdfast.api.decode import decode
-from holdfast.api.reservation import Reservation
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
@@ -84,7 +83,7 @@ def _described(event: Event) -> str:
         return f"{name}: {event.message}"
     assert isinstance(event, Added | Updated | Deleted), event
     obj: Any = event.object
-    if isinstance(obj, ResourceClaim | Reservation):
+    if isinstance(obj, ResourceClaim):
         return f"{name} {obj.metadata.name}"
     return (
         f"{name} on {obj.spec.node_name}" if isinstance(event, Updated) and obj.spec.node_name else name

@@ -1,14 +1,16 @@
 """Writes the status of PodGroups, Queues, ReservationSchedules and PodMigrationJobs, and evictions."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import HOLDFAST_API, RESERVATION_API
-from holdfast.kube.client import JSON, JSON_PATCH, MERGE, POD, path_of
+from holdfast.kube.client import JSON_PATCH, MERGE, POD, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost
+from holdfast.kube.writer.status_writes import StatusWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
@@ -32,6 +34,7 @@ from holdfast.scheduler.cluster.decisions import (
     specification,
 )
 from holdfast.scheduler.cluster.events import Event, write_refused
+from holdfast.scheduler.controllers.migration.migration_job import ENDED
 
 _ATTEMPTS = 8
 _NOT_THERE = (404, 422)
@@ -152,26 +155,29 @@ class MigrationWriter:
         queue: WriteQueue,
         feed: Callable[[Event], None],
         emit: Callable[[Emit], None],
+        statuses: StatusWriter,
     ) -> None:
         """`emit` records the events of evictions that are accepted."""
         self._api = api
         self._queue = queue
         self._feed = feed
         self._emit = emit
+        self._statuses = statuses
 
     def set_status(self, decision: SetMigrationStatus) -> None:
-        job = decision.job
-        body = [
-            {"op": "test", "path": "/metadata/uid", "value": job.uid},
-            {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)},
-        ]
-        path = path_of(_INFO, "", job.name, "status")
-        self._submit(job.uid, decision, "PATCH", path, body, JSON_PATCH)
+        status = msgspec.to_builtins(decision.status)
+        send = partial(self._statuses.write, _INFO, decision.job, status, ENDED)
+        self._submit(decision.job.uid, decision, send)
 
     def specify(self, decision: SpecifyMigration) -> None:
         job = decision.job
         body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
-        self._submit(job.uid, decision, "PATCH", path_of(_INFO, "", job.name), body, MERGE)
+
+        async def send() -> None:
+            answer = await self._api.write("PATCH", path_of(_INFO, "", job.name), body, MERGE)
+            self._statuses.answered(job, answer)
+
+        self._submit(job.uid, decision, send)
 
     def evict(self, decision: Evict) -> None:
         pod, options = decision.pod, dict(decision.options)
@@ -183,35 +189,26 @@ class MigrationWriter:
             "deleteOptions": {**options, "preconditions": conditions},
         }
         path = path_of(POD, pod.namespace, pod.name, "eviction")
-        self._submit(pod.uid, decision, "POST", path, body, JSON, insists=False)
+
+        async def send() -> None:
+            await self._api.write("POST", path, body)
+            if decision.event is not None:
+                self._emit(decision.event)
+
+        self._submit(pod.uid, decision, send, final=_NOT_NOW)
 
     def _submit(
         self,
         uid: str,
         decision: Decision,
-        method: str,
-        path: str,
-        body: Any,
-        type_: str,
-        insists: bool = True,
+        send: Callable[[], Awaitable[None]],
+        final: tuple[int, ...] = (),
     ) -> None:
-
         def refused(error: Exception) -> None:
             if isinstance(error, ApiError):
                 self._feed(write_refused(decision, error.message, " ".join(error.causes)))
             else:
                 self._feed(write_refused(decision, str(error)))
 
-        async def send() -> None:
-            await self._api.write(method, path, body, type_)
-            if isinstance(decision, Evict) and decision.event is not None:
-                self._emit(decision.event)
-
-        write = persistent(
-            self._api,
-            send,
-            refused,
-            settled=_GONE_OR_RECREATED,
-            final=() if insists else _NOT_NOW,
-        )
+        write = persistent(self._api, send, refused, _GONE_OR_RECREATED, final)
         self._queue.submit(Lane.STATUS, uid, write)

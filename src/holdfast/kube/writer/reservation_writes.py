@@ -10,16 +10,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import decode_json
-from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation, ReservationPhase
-from holdfast.kube.client import JSON, JSON_PATCH, MERGE, path_of
+from holdfast.kube.client import JSON, MERGE, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost
-from holdfast.kube.reflector import is_older
 from holdfast.kube.writer.pod_writes import Victims
+from holdfast.kube.writer.status_writes import StatusWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
@@ -29,7 +27,6 @@ from holdfast.kube.writer.write_queue import (
     WriteResult,
     is_conflict,
     persistent,
-    version_of,
     wait_after,
 )
 from holdfast.scheduler.cluster.claim_writes import ClaimConflict
@@ -49,7 +46,6 @@ from holdfast.scheduler.cluster.events import (
     BindRefused,
     Deleted,
     Event,
-    Updated,
     write_refused,
 )
 from holdfast.scheduler.cluster.records import FINISHED
@@ -105,8 +101,6 @@ _ATTEMPTS = 8
 _THERE_ALREADY = (409,)
 _NOT_THERE = (404, 409)
 """Gone, or another has the name."""
-_CONFLICTS = (409, 422)
-"""It is not the version that the write is for, or not the same reservation."""
 
 
 class ReservationWriter:
@@ -116,9 +110,6 @@ class ReservationWriter:
       see each phase.
     * A status that assigns a node is confirmed or refused like a pod's bind. It is retried when the
       outcome is unknown.
-    * A status is written to the newest version that is known: a write whose answer was lost, and which
-      the server carries out late, must not undo a later one, such as that the reservation has failed.
-      If there is a newer version, that is read first; a reservation that has ended stays so.
     * A preemption hold is created once all victims of a job have their conditions: otherwise, after a
       crash, it would keep pending pods of that job from their node although the other victims stay.
     """
@@ -130,17 +121,14 @@ class ReservationWriter:
         feed: Callable[[Event], None],
         releases: Releases | None = None,
         write_holder: Callable[[CreateHolder], Awaitable[None]] | None = None,
-        version: Callable[[ObjectRef], str] = lambda _: "",
+        statuses: StatusWriter | None = None,
     ) -> None:
-        """`version` returns the version that the watch has delivered."""
         self._api = api
         self._queue = queue
         self._feed = feed
         self._releases = releases or Releases()
         self._write_holder = write_holder
-        self._seen_version = version
-        self._versions: dict[str, str] = {}
-        """By uid, versions that answers to our writes and reads had, until the watch delivers them."""
+        self._statuses = statuses or StatusWriter(api, lambda _: "")
         self._holders: dict[str, list[CreateHolder]] = {}
         """By uid, the claims to write before the status that assigns the node."""
         self._wanted: dict[str, list[SetReservationStatus]] = {}
@@ -190,15 +178,6 @@ class ReservationWriter:
             lane = Lane.BIND if decision.binds else Lane.STATUS
             self._queue.submit(lane, ref.uid, self._status_write(ref))
 
-    def seen(self, meta: ObjectMeta) -> None:
-        """The watch delivered the reservation."""
-        if not is_older(meta.resource_version, self._versions.get(meta.uid, "")):
-            self._versions.pop(meta.uid, None)
-
-    def gone(self, uid: str) -> None:
-        """The watch delivered that it is deleted."""
-        self._versions.pop(uid, None)
-
     def delete(self, decision: DeleteReservation) -> None:
         ref = decision.reservation
         self._wanted.pop(ref.uid, None)
@@ -226,7 +205,7 @@ class ReservationWriter:
         async def write() -> WriteResult:
             with suppress(LeadershipLost, *TRANSIENT):  # its message is for people
                 answer = await self._api.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
-                self._answered(ref, answer)
+                self._statuses.answered(ref, answer)
             return None
 
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
@@ -263,9 +242,9 @@ class ReservationWriter:
             try:
                 if wanted.binds:
                     await self._write_holders(ref.uid)
-                if not await self._send(wanted):
-                    self._put_back(ref.uid, wanted)
-                    return 0.0
+                status = msgspec.to_builtins(wanted.status)
+                metadata = metadata_patch(wanted) if wanted.annotations else None
+                await self._statuses.write(_INFO, ref, status, FINISHED, metadata)
             except LeadershipLost:
                 self._releases.end(ref.uid)
                 return None
@@ -288,47 +267,6 @@ class ReservationWriter:
             return None
 
         return write
-
-    async def _send(self, wanted: SetReservationStatus) -> bool:
-        """Writes annotations and status. False if there is a newer version, to which they are to be
-        written instead. Raises the errors of `ApiWriter`."""
-        ref, version = wanted.reservation, self._version(wanted.reservation)
-        path = path_of(_INFO, "", ref.name)
-        try:
-            if wanted.annotations:
-                expected = {"uid": ref.uid} | ({"resourceVersion": version} if version else {})
-                body = {"metadata": {**expected, **metadata_patch(wanted)}}
-                answer = await self._api.write("PATCH", path, body, MERGE)
-                version = self._answered(ref, answer)
-            patch = _patch(wanted, version)
-            self._answered(ref, await self._api.write("PATCH", f"{path}/status", patch, JSON_PATCH))
-        except ApiError as error:
-            if not version or error.status not in _CONFLICTS:
-                raise
-            try:
-                found = decode_json(await self._api.read(path), Reservation)
-            except InvalidObject:
-                raise error from None
-            if found.metadata.uid != ref.uid or found.metadata.resource_version == version:
-                raise
-            self._versions[ref.uid] = found.metadata.resource_version
-            if found.status == wanted.status:
-                return True  # an earlier attempt was carried out
-            if found.status.phase in FINISHED and wanted.status.phase not in FINISHED:
-                self._feed(Updated(found))
-                raise
-            return False
-        return True
-
-    def _version(self, ref: ObjectRef) -> str:
-        """The newest version that is known; empty if none is."""
-        seen, answered = self._seen_version(ref), self._versions.get(ref.uid, "")
-        return answered if answered and not is_older(answered, seen) else seen
-
-    def _answered(self, ref: ObjectRef, answer: bytes) -> str:
-        """Takes note of the version that an answer has, and returns it."""
-        version = self._versions[ref.uid] = version_of(answer)
-        return version
 
     async def _write_holders(self, uid: str) -> None:
         """Writes the claims with which a reservation holds devices, before its status. Raises
@@ -414,12 +352,3 @@ def _overtaken(one: SetReservationStatus, next: SetReservationStatus) -> SetRese
         return next
     annotations = {**one.annotations, **next.annotations}
     return msgspec.structs.replace(next, binds=one.binds or next.binds, annotations=annotations)
-
-
-def _patch(decision: SetReservationStatus, version: str) -> list[dict[str, Any]]:
-    """Of the reservation with this uid and, if it is known, in this version."""
-    expected = {"uid": decision.reservation.uid} | ({"resourceVersion": version} if version else {})
-    tests = [
-        {"op": "test", "path": f"/metadata/{name}", "value": value} for name, value in expected.items()
-    ]
-    return [*tests, {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)}]

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 import msgspec
 
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import PodMigrationJob, Reservation
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.kube.client import MERGE, Client
 from holdfast.kube.errors import ApiError, LeadershipLost
@@ -22,6 +22,7 @@ from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
 from holdfast.kube.writer.pod_writes import EvictionWrite, Statuses, Victims, annotation_write
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
 from holdfast.kube.writer.resource_claim_writes import ResourceClaimWriter
+from holdfast.kube.writer.status_writes import StatusWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
@@ -104,11 +105,19 @@ class Writer:
         self.statuses = Statuses(self._api, wall)
         self._releases = Releases()
         self._resource_claims = ResourceClaimWriter(self._api, self.queue, feed, resource_claims, wall)
+        self._object_statuses = StatusWriter(self._api, version)
         self._reservations = ReservationWriter(
-            self._api, self.queue, feed, self._releases, self._resource_claims.write_holder, version
+            self._api,
+            self.queue,
+            feed,
+            self._releases,
+            self._resource_claims.write_holder,
+            self._object_statuses,
         )
         self._jobs = JobStatuses(self._api, self.queue, feed)
-        self._migrations = MigrationWriter(self._api, self.queue, feed, self._emit)
+        self._migrations = MigrationWriter(
+            self._api, self.queue, feed, self._emit, self._object_statuses
+        )
         # The next leader need not wait for Events.
         self._recorder = EventWriter(ApiWriter(client, fence), wall, version)
         self._version = version
@@ -203,11 +212,11 @@ class Writer:
                 self.statuses.gone(obj.metadata.uid)
             else:
                 self.statuses.seen(obj)
-        elif isinstance(obj, Reservation):
+        elif isinstance(obj, Reservation | PodMigrationJob):
             if isinstance(event, Deleted):
-                self._reservations.gone(obj.metadata.uid)
+                self._object_statuses.gone(obj.metadata.uid)
             else:
-                self._reservations.seen(obj.metadata)
+                self._object_statuses.seen(obj.metadata)
         elif isinstance(obj, PersistentVolumeClaim):
             self.claims.changed((obj.metadata.namespace, obj.metadata.name))
 
