@@ -8,7 +8,7 @@ import pytest
 
 from explanation.test_followed_workload_advice import FACTORY, NOW, followed
 from explanation.test_situations import AFFINITY, LIMIT, QUEUE, limited, snapshot_with
-from harness.objects import Raw, node, pod, pod_group, queue
+from harness.objects import GROUP, Raw, node, pod, pod_group, queue
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Advice
 from holdfast.sim.scenario_actions import Apply
@@ -189,4 +189,24 @@ def test_members_that_must_all_shrink() -> None:
     assert advice.text == (
         "request at most 2666m cpu instead of 5, in each of 3 pods (g-0, g-1, g-2); then it fits n1"
     )
+    assert running(objects, advice) == 3
+
+
+def test_members_with_limits_that_a_node_does_not_allow() -> None:
+    pods = [in_default(limited(f"g-{at}", "1", "6")) for at in range(2)]
+    for raw in pods:
+        raw["metadata"]["annotations"] = {GROUP: "g"}
+    objects = at_rest(limiting("n1", "9"), in_default(pod_group("g", 2)), *pods)
+    (advice,) = resizes(objects, "PodGroup", "g")
+    lower = "lower its limit to 4500m cpu instead of 6, in each of 2 pods (g-0, g-1)"
+    assert advice.text == f"{lower}; then it fits n1"
+    assert running(objects, advice) == 2
+
+
+def test_smaller_members_beside_pods_that_end() -> None:
+    """One running pod is in the way: without it, three members share the node."""
+    busy = in_default(pod("a", "7", nodeName="n1"))
+    objects = at_rest(node("n1", cpu="8"), busy, *gang("6", "6", "6"))
+    (advice,) = resizes(objects, "PodGroup", "g")
+    assert "request at most 2666m cpu instead of 6, in each of 3 pods " in advice.text, advice.text
     assert running(objects, advice) == 3

@@ -96,7 +96,7 @@ def test_a_reservation_of_a_gang_is_not_in_its_own_way() -> None:
     assert not [each for each in report.details if "keeps" in each]
     texts = [each.text for each in report.advice]
     assert texts == [
-        "request at most half of their resources in reservation a, reservation b; then it fits n1"
+        "request at most 50% of their resources in reservation a, reservation b; then it fits n1"
     ]
 
 

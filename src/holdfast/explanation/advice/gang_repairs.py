@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.deletions import deletion_steps
 from holdfast.explanation.advice.evictions import eviction_steps
+from holdfast.explanation.advice.largest_requests import raised
 from holdfast.explanation.advice.smaller_requests import merged_sizes, resize
 from holdfast.explanation.facts.capacity import missing_on, requested, shortages
 from holdfast.explanation.phrases import pod_text
@@ -21,17 +22,17 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import FITS
 from holdfast.scheduler.jobs import Job, JobName
-from holdfast.snapshot.cluster_changes import ObjectChange, applied
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _STEPS = 4
 _CLASSES = 4
 _ROWS = 4
 _REPAIRS_OF_ROW = 3
-_SHARES = (6, 4, 3, 2)
-"""How many eighths of its requests a member is tried with."""
-_PARTS = {6: "three quarters", 4: "half", 2: "a quarter"}
-"""The same for all members together, with the words for it."""
+_SHARES = (3 / 4, 1 / 2, 3 / 8, 1 / 4)
+"""The parts of its requests that a member is tried with."""
+_LEAST_PERCENT = 25
+"""How little of their requests all members together are tried with."""
 
 
 class _Progress(NamedTuple):
@@ -53,7 +54,12 @@ def consider_steps(snapshot: ClusterSnapshot, job: Job, advisor: Advisor, before
     """Proposes changes of one member after the other, until the gang starts."""
     for last_first in (False, True):
         made = _steps(snapshot, job.name, advisor, before, last_first)
-        if len(made) > len(before) and advisor.propose(*made):
+        if len(made) == len(before):
+            continue
+        for at, each in enumerate(made):
+            if each.sizes:
+                made[at] = raised(advisor, each, [*made[:at], *made[at + 1 :]])
+        if advisor.propose(*made):
             return
 
 
@@ -114,15 +120,32 @@ def consider_all_smaller(
         subjects = [Subject.of(pod) for pod in alike]
     if len(subjects) < 2:
         return
-    for eighths, share in _PARTS.items():
+    names = few([pod_text(pod) for pod in members])
+
+    def with_percent(percent: int) -> Repair | None:
         with applied(snapshot, _objects(before)):
-            found = [each for one in subjects if (each := _resized(snapshot, one, eighths)) is not None]
-        if len(found) < len(subjects):
-            return
-        names = few([pod_text(pod) for pod in members])
-        text = f"request at most {share} of their resources in {names}"
-        if advisor.propose(*before, repair(text, "Resize", _objects(found), RESIZE)):
-            return
+            found = [_resized(snapshot, one, percent / 100) for one in subjects]
+        changes = [each for each in found if each is not None]
+        text = f"request at most {percent}% of their resources in {names}"
+        made = repair(text, "Resize", _objects(changes), RESIZE)
+        return made if len(changes) == len(subjects) else None
+
+    def is_enough(percent: int) -> bool:
+        made = with_percent(percent)
+        return made is not None and advisor.is_enough(_together([*before, made]))
+
+    low, high = _LEAST_PERCENT, 100
+    while high - low > 1 and is_enough(low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_enough(middle) else (low, middle)
+    best = with_percent(low)
+    if best is not None:
+        advisor.propose(*before, best)
+
+
+def _together(repairs: list[Repair]) -> Repair:
+    change = sum((each.change for each in repairs), ClusterChange())
+    return repairs[-1]._replace(change=change)
 
 
 def _objects(repairs: Iterable[Repair]) -> list[ObjectChange]:
@@ -221,18 +244,18 @@ def _open_row(
 
 def _smaller(snapshot: ClusterSnapshot, subject: Subject, made: list[Repair]) -> Iterable[list[Repair]]:
     """The member, and those like it, with smaller requests."""
-    for eighths in _SHARES:
+    for share in _SHARES:
         with applied(snapshot, _objects(made)):
-            smaller = _resized(snapshot, subject, eighths)
+            smaller = _resized(snapshot, subject, share)
         if smaller is not None:
             yield [smaller]
 
 
-def _resized(snapshot: ClusterSnapshot, subject: Subject, eighths: int) -> Repair | None:
+def _resized(snapshot: ClusterSnapshot, subject: Subject, share: float) -> Repair | None:
     pod = subject.record(snapshot)
     if pod is None:
         return None
     slots = snapshot.cluster.nodes.slots
     asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS}
-    sizes = {name: (n, n * eighths // 8) for name, n in asked.items() if n > 1}
+    sizes = {name: (n, int(n * share)) for name, n in asked.items() if n > 1}
     return resize(snapshot, subject, sizes)

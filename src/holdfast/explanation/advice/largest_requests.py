@@ -5,7 +5,7 @@ Where several resources are short, all are lowered by the same share first, and 
 itself as far as the others allow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,6 +40,10 @@ def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:
     for names in (*([name] for name in asked), list(asked)):
         if names and consider_largest(advisor, subject, {name: asked[name] for name in names}):
             break
+    else:
+        counted = snapshot.cluster.classes.counted
+        limits = {name: own for name in counted if (own := pod.cls.limits.of(name)) > 1}
+        consider_largest(advisor, subject, limits, "limits")
     improve_members(advisor)
 
 
@@ -69,25 +73,34 @@ def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int])
         consider_largest(advisor, advisor.subject, every)
 
 
-def consider_largest(advisor: Advisor, subject: Subject, now: Mapping[str, int]) -> bool:
-    """Advises the largest requests below these with which all pods of the workload, or the gang,
-    start, unless smaller requests are advised already; whether any are."""
+def consider_largest(
+    advisor: Advisor, subject: Subject, now: Mapping[str, int], field: str = "requests"
+) -> bool:
+    """Advises the largest requests, or limits, below these with which all pods of the workload, or the
+    gang, start, unless smaller ones are advised already; whether any are."""
     if (_RESIZE,) in advisor.actions_given:
         return True
-    best = _Search(advisor, subject, now).largest() if now else None
+    best = _Search(advisor, subject, now, field=field).largest() if now else None
     return best is not None and advisor.propose_once((_RESIZE,), best)
+
+
+def raised(advisor: Advisor, smaller: Repair, others: Iterable[Repair]) -> Repair:
+    """Smaller requests of pods as large as possible, if other changes are made too."""
+    first = smaller.change.objects[-1]
+    subject = Subject(first.info, first.name, first.namespace)
+    now = {name: before for name, (before, _) in smaller.sizes.items()}
+    enough = {name: then for name, (_, then) in smaller.sizes.items()}
+    with advisor.about(subject, *others):
+        return _Search(advisor, subject, now).raised(enough) or smaller
 
 
 def consider_lower_limits(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     """The highest limits with which all pods of the workload start, where a node does not allow those
     that they have."""
     over = limits_on(advisor.snapshot, pod, rows[0]) if rows else {}
-    if not advisor.has_siblings or not over or (_RESIZE,) in advisor.actions_given:
-        return
     now = {name: own for name, (own, _, _) in over.items()}
-    best = _Search(advisor, advisor.subject, now, field="limits").largest()
-    if best is not None:
-        advisor.propose_once((_RESIZE,), best)
+    if advisor.has_siblings:
+        consider_largest(advisor, advisor.subject, now, "limits")
 
 
 def _improve(advisor: Advisor, given: Repair, only: frozenset[PodName] | None = None) -> None:
