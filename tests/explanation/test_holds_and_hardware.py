@@ -637,8 +637,9 @@ def gpus(name: str, *used: int) -> list[Raw]:
             "at most 49 ",
         ),
         (gpus("n1", 60, 60, 60, 60), "200", "n1, short of 2 gpu devices", "end 2 pods"),
+        (gpus("n1", 50) + gpus("n2", 30, 80), "200", "n1, short of 2 gpu devices", "at most 70 "),
     ],
-    ids=["two shared ones", "the sum is no measure", "several whole ones"],
+    ids=["two shared ones", "the sum is no measure", "several whole ones", "one instead of two"],
 )
 def test_what_is_short_of_a_gpu_is_short_on_one_device(
     objects: list[Raw], asked: str, short: str, advised: str

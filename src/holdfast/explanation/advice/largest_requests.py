@@ -19,6 +19,7 @@ from holdfast.explanation.repairs.repair import Repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 
 _RESIZE = "Resize"
 _PARTS = 256
@@ -57,11 +58,12 @@ def improve_members(advisor: Advisor) -> None:
 def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     """The largest requests with which all pods of the workload start, where larger ones are not enough
     for all."""
-    if not advisor.has_siblings or not rows:
-        return
-    if (given := _given(advisor)) is not None:
-        # Those fit what is free on one node now: pods that smaller ones replace free some as well.
+    given = _given(advisor)
+    if given is not None and (advisor.has_siblings or given.sizes.keys() & TYPE_OF.keys()):
+        # Those fit what is free on one node now: pods that smaller ones replace free some as well, and
+        # one device of another node may have more free than all devices of this one.
         _improve(advisor, given)
+    if given is not None or not advisor.has_siblings or not rows:
         return
     slots = advisor.snapshot.cluster.nodes.slots
     every = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
