@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explanation.test_situations import Row, changed, check, on_n1, snapshot_of, world_of
+from explanation.test_situations import DB, Row, changed, check, on_n1, snapshot_of, world_of
 from explanation.test_workloads import owned, selected, workload
 from harness.objects import Raw, node, pod, reservation
 from holdfast.explanation.explainer import explain
@@ -43,6 +43,16 @@ SITUATIONS: dict[str, Row] = {
         [N1, held("web"), pod("q", "1", app="web", nodeName="n1"), pod("p", "3", app="webb")],
         ["reservation peak is for pods with app=web; the pod has app=webb; did you mean app=web?"],
         ["LabelPod", "Wait", "DeleteReservation"],
+    ),
+    "the node of the reservation is tainted": Row(
+        [
+            node("n1", cpu="8", taints=[DB]),
+            held("webb"),
+            pod("q", "1", app="web", tolerations=[{"operator": "Exists"}]),
+            pod("p", "3", app="web"),
+        ],
+        [UNKNOWN],
+        ["Tolerate"],
     ),
     "labels with other numbers are not misspelt": Row(
         [N1, held("shard-2"), pod("p", "3", app="shard-1")],
@@ -84,3 +94,8 @@ def test_the_owners_are_corrected_for_pods_of_a_workload(kind: str) -> None:
     )
     after = world_of(changed(list(world.objects.values()), first.change))
     assert [after.node_of(f"web-{i}") for i in range(2)] == ["n1", "n1"]
+
+
+def test_the_owners_are_corrected_beside_another_change() -> None:
+    report = check(SITUATIONS["the node of the reservation is tainted"])
+    assert report.advice[0].change["actions"] == ["Tolerate", "CorrectOwner"]

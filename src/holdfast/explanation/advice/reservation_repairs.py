@@ -130,9 +130,13 @@ def _without_selector(
 def reservation_repairs(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> Iterator[Repair]:
-    """Changes that make a matching reservation on a row usable, or the pod independent of them."""
-    if pod.reservation is None:
-        yield from _repairs(snapshot, subject, pod, row)
+    """Changes that make a reservation on a row usable, or the pod independent of them."""
+    if pod.reservation is not None:
+        return
+    for each in owner_corrections(snapshot, pod):
+        if each.row == row:
+            yield each.repair
+    yield from _repairs(snapshot, subject, pod, row)
 
 
 def _repairs(

@@ -22,6 +22,8 @@ class OwnerCorrection(NamedTuple):
     fact: str
     """Empty if it is among those of `near_owners`."""
     repair: Repair
+    row: int
+    """Of its node; negative if it has none."""
 
 
 class _CorrectedOwner(NamedTuple):
@@ -53,7 +55,8 @@ def owner_corrections(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Own
                 text = f"{right.text} in spec.owners of reservation {each.name} ({command})"
                 fact = f"reservation {each.name} is for {held_for(snapshot, each)}; {right.why}"
                 made = repair(text, "CorrectOwner", [patch(RESERVATION, raw, body)])
-                yield OwnerCorrection(fact if right.why else "", made)
+                row = each.pod.row if each.pod is not None else -1
+                yield OwnerCorrection(fact if right.why else "", made, row)
                 break
 
 
