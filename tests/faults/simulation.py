@@ -204,6 +204,8 @@ class Simulation:
         self._apart: dict[str, float] = {}
         self._recreated: dict[str, int] = {}
         self._last_write = 0.0
+        self._places: dict[str, str] = {}
+        """The nodes that pods were to be bound to, by uid."""
         self._writes = 0
         self.model.written = self._written
         self.network.fate = self._fate
@@ -326,6 +328,7 @@ class Simulation:
 
     def _act(self, what: str, args: Any) -> None:
         self.trace("act", what, args[1] if what != "create" else args[1]["metadata"]["name"])
+        self._look_at_places()
         try:
             if args[0] in self.model.undefined and what != "define":
                 return
@@ -367,18 +370,22 @@ class Simulation:
 
     def _gangs_on(self, node: str) -> set[str]:
         """Gangs of which a member is on the node, or was to be bound to it."""
-        chosen = dict(self.network.targets)
-        for process in self.processes.values():
-            if process.running is not None and process.running.runner is not None:
-                cluster = process.running.runner.scheduler.cluster
-                assumed = [pod for pod in cluster.pods.values() if pod.phase is Phase.ASSUMED]
-                chosen.update((pod.uid, cluster.nodes.name(pod.row)) for pod in assumed)
+        chosen = {**self._places, **self.network.targets}
         return {
             group_of(pod)
             for pod in self.model.all(PODS)
             if (pod["spec"].get("nodeName") or chosen.get(pod["metadata"]["uid"])) == node
             and not has_ended(pod)
         }
+
+    def _look_at_places(self) -> None:
+        """Takes note of the nodes that pods are to be bound to: a process may lose them, and the
+        leadership, before it sends the binds."""
+        for process in self.processes.values():
+            if process.running is not None and process.running.runner is not None:
+                cluster = process.running.runner.scheduler.cluster
+                assumed = [pod for pod in cluster.pods.values() if pod.phase is Phase.ASSUMED]
+                self._places.update((pod.uid, cluster.nodes.name(pod.row)) for pod in assumed)
 
     def _end(self, name: str) -> None:
         pod = self.model.find(PODS, name)
