@@ -134,6 +134,30 @@ def test_explain_agrees_with_the_next_round(objects: list[Raw]) -> None:
 # Situations
 
 
+def test_what_it_reclaims_once_others_have_is_not_told_of_the_next_round() -> None:
+    """First the gang reclaims, since its queue comes first; the pod does when those have gone."""
+    owned = {"guarantee": {"resource": {"cpu": "1"}}, "deserved": {"cpu": "2"}}
+    fixed = {"reclaimable": False, "deserved": {"cpu": "2"}}
+    objects = [
+        *(node(name, cpu="4") for name in ("n0", "n1")),
+        queue("a", priority=1, **fixed),
+        queue("b", **owned),
+        queue("c", **fixed),
+        gang("r", 2, "b"),
+        *(full(name, cpu, "n0", group="r") for name, cpu in (("x0", "1"), ("x1", "3"))),
+        full("x3", "1", "n1", annotations=of("a")),
+        full("rest", "3", "n1", annotations=of("b")),
+        gang("g", 1, "a"),
+        *(pod(name, cpu, group="g") for name, cpu in (("g-1", "2"), ("g-0", "3"))),
+        (q := pod("q", "1", annotations=of("c"))),
+    ]
+    for each in objects:
+        if each["kind"] == "Pod":
+            each["metadata"] |= {"namespace": "default", "uid": each["metadata"]["name"]}
+    assert next_round(objects)[0] == {"g": {"rest"}}
+    assert "reclaim" not in explain(snapshot_with(objects, START), q).summary
+
+
 class Row(NamedTuple):
     objects: list[Raw]
     says: list[str]

@@ -38,7 +38,7 @@ def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
         return Reclaiming()
     is_configured = snapshot.scheduler.reclaims
     play = played(snapshot, _goal(snapshot, pod), reclaims=True)
-    if play.nodes and play.own_round != 1:
+    if play.own_round != 1 and (play.nodes or play.own_round):
         return Reclaiming()  # once others have evicted
     if not play.victims(RECLAIMED) and not play.protected:
         return Reclaiming(details=tuple(_why_not(snapshot, pod, play)))
