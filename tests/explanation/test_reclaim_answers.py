@@ -150,12 +150,13 @@ def test_what_it_reclaims_once_others_have_is_not_told_of_the_next_round() -> No
         gang("g", 1, "a"),
         *(pod(name, cpu, group="g") for name, cpu in (("g-1", "2"), ("g-0", "3"))),
         (q := pod("q", "1", annotations=of("c"))),
+        pod("p", "1", annotations=of("a"), preemptionPolicy="Never"),
     ]
     for each in objects:
         if each["kind"] == "Pod":
             each["metadata"] |= {"namespace": "default", "uid": each["metadata"]["name"]}
     assert next_round(objects)[0] == {"g": {"rest"}}
-    assert "reclaim" not in explain(snapshot_with(objects, START), q).summary
+    assert "can reclaim" not in explain(snapshot_with(objects, START), q).summary
 
 
 class Row(NamedTuple):
