@@ -27,6 +27,7 @@ ONCE_BROKEN = (
     12026938,
     13232252,
     13241791,
+    13338428,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

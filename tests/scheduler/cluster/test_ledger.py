@@ -209,6 +209,21 @@ def test_rows_touched_by_what_was_undone_are_in_the_log() -> None:
     assert changed is not None and set(changed.tolist()) == {2}
 
 
+def test_a_row_without_a_node_is_not_closed_while_its_pod_is_being_put_back() -> None:
+    """Its node is deleted. The pod is removed for another one elsewhere, and that is undone."""
+    cluster = make_cluster()
+    late = make_pod("late").cpu("1").on("gone").obj()
+    other = cluster.pods["uid-p5"]
+    cluster.feed(Added(late), 0.0)
+    row = cluster.nodes.row("gone")
+    for _ in range(2):
+        with cluster.ledger.transaction():
+            cluster.ledger.remove(cluster.pods["uid-late"])
+            cluster.ledger.place(other, 2)
+        assert cluster.nodes.row("gone") == row
+    assert not problems(cluster)
+
+
 def test_changes_outside_a_transaction_stand_at_once() -> None:
     cluster = make_cluster()
     set_aside(cluster, "h1", 0)

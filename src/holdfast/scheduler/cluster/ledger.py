@@ -318,9 +318,9 @@ class Ledger:
             self._notify_emptied()
 
     def _notify_emptied(self) -> None:
-        """Calls `_on_emptied` for the rows that were emptied, once no transaction is open: a rollback
-        may fill them again."""
-        if self._depth or not self._emptied:
+        """Calls `_on_emptied` for the rows that were emptied, once no transaction is open and none is
+        being rolled back: that may fill them again."""
+        if self._depth or self.undoing or not self._emptied:
             return
         rows, self._emptied = self._emptied, []
         for row in dict.fromkeys(rows):
