@@ -380,12 +380,18 @@ class Simulation:
 
     def _look_at_places(self) -> None:
         """Takes note of the nodes that pods are to be bound to: a process may lose them, and the
-        leadership, before it sends the binds."""
+        leadership, before it sends the binds. It may also have chosen a node that is deleted already,
+        which it does not know."""
         for process in self.processes.values():
             if process.running is not None and process.running.runner is not None:
                 cluster = process.running.runner.scheduler.cluster
                 assumed = [pod for pod in cluster.pods.values() if pod.phase is Phase.ASSUMED]
                 self._places.update((pod.uid, cluster.nodes.name(pod.row)) for pod in assumed)
+        there = {node["metadata"]["name"] for node in self.model.all(NODES)}
+        for pod in self.model.all(PODS):
+            chosen = self._places.get(pod["metadata"]["uid"])
+            if chosen is not None and chosen not in there:
+                self.audit.broken_up.add(group_of(pod))
 
     def _end(self, name: str) -> None:
         pod = self.model.find(PODS, name)
