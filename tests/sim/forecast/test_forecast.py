@@ -135,6 +135,40 @@ def test_what_has_started_or_ended_says_so() -> None:
     assert asked(objects).starts == []
 
 
+def test_started_pods_of_a_workload_are_told_apart_by_their_starts() -> None:
+    since = {"web-0": "11:00:00", "web-1": "11:00:05", "web-2": "11:00:00"}
+    objects = [
+        node("n1", 12),
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}},
+        *(
+            owned(running(pod(name), since=f"2026-01-01T{at}Z"), "ReplicaSet", "web")
+            for name, at in since.items()
+        ),
+    ]
+    report = asked(objects, "replicaset", "web")
+    assert [(each.status, each.pods, each.node) for each in report.starts] == [
+        ("Started", ["web-0", "web-2"], "n1"),
+        ("Started", ["web-1"], "n1"),
+    ]
+    starts = [each.start.expected for each in report.starts if each.start is not None]
+    assert starts == ["2026-01-01T11:00:00Z", "2026-01-01T11:00:05Z"]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "is_noted"),
+    [
+        pytest.param(pod("b", nodeSelector={"disk": "ssd"}), False, id="no-node-matches"),
+        pytest.param(pod("b", cpu=9), False, id="larger-than-any-node"),
+        pytest.param(pod("b", cpu=1), False, id="starts-now"),
+        pytest.param(pod("b", schedulerName="other"), False, id="another-scheduler"),
+        pytest.param(pod("b", cpu=2), True, id="in-its-place"),
+    ],
+)
+def test_unknown_ends_are_noted_where_they_can_bring_a_start(asked_for: Raw, is_noted: bool) -> None:
+    report = asked([node(), running(pod("endless")), asked_for], name="b")
+    assert any("no known end" in note for note in report.notes) == is_noted
+
+
 def test_what_is_not_there_is_an_error() -> None:
     with pytest.raises(NoSuchTarget, match='no pod "x"'):
         asked([node()], name="x")

@@ -159,7 +159,8 @@ class Forecaster:
         counted = {each.workload.object: each.workload for each in targets if each.workload}
         report.workloads = list(counted.values())
         report.starts = grouped(targets, report.starts)
-        if outcomes and (count := self._count_without_end(outcomes[0], targets)):
+        may_be_earlier = any(map(_may_be_earlier, report.starts))
+        if may_be_earlier and (count := self._count_without_end(outcomes[0], targets)):
             pods = number_of(count, "pod has", "pods have")
             when = plural(count, "it ends", "they end")
             report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
@@ -471,6 +472,14 @@ def _node_of(raw: Raw) -> str:
 
 def _is_range(answer: StartAnswer) -> bool:
     return answer.wait is not None and answer.wait.earliest != answer.wait.latest
+
+
+def _may_be_earlier(answer: StartAnswer) -> bool:
+    """Whether the start can depend on pods without a known end: what never starts was played with these
+    ending at once."""
+    if answer.status is StartStatus.EXPECTED:
+        return answer.wait is not None and answer.wait.latest != 0.0
+    return answer.status is StartStatus.LATER or bool(answer.needs)
 
 
 def _ends_so(estimate: RunTimeEstimate, event: str) -> bool:

@@ -186,18 +186,15 @@ def _similar(objects: Sequence[Raw], kind: str, name: str, namespace: str) -> st
 
 
 def _of_workload(raw: Raw, pods: dict[str, list[Raw]], *, is_named: bool) -> Iterator[ForecastTarget]:
-    """The pending pods of a workload; of one that is named and has no pending pods, itself."""
+    """The pending pods of a workload; of one that is named and has no pending pods, those that started,
+    or itself if it has none."""
     workload = ForecastTarget(raw)
     members = sorted(pods.get(workload.name, ()), key=lambda pod: str(pod["metadata"]["name"]))
     waiting = [pod for pod in members if not (pod.get("spec") or {}).get("nodeName")]
     counts = WorkloadAnswer(workload.name, len(members) - len(waiting), len(waiting))
-    for pod in waiting:
+    for pod in waiting or (sorted(members, key=_bound_at) if is_named else ()):
         yield replace(_pod(pod), workload=counts)
-    if waiting or not is_named:
-        return
-    if members:
-        yield ForecastTarget(raw, started=max(map(_bound_at, members)), workload=counts)
-    else:
+    if is_named and not members:
         yield ForecastTarget(raw, workload=counts, without_pods=without_pods(raw))
 
 
