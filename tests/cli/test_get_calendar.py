@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from harness.apiserver import TABLE
 from harness.objects import Raw, reservation
-from harness.served_cluster import ServedCluster
+from harness.served_cluster import ServedCluster, call
 from holdfast.api.times import format_time, parse_time
 from holdfast.cli.kinds.kind import Found, OutputRow
 from holdfast.cli.kinds.reservations import ReservationKind, end_time
@@ -144,6 +146,28 @@ def test_schedules_are_a_table(cluster: ServedCluster, type: str) -> None:
     assert found["NEXT"].startswith("in ")
     assert found["LAST"] == "<none>"
     assert found["RESERVATIONS"].startswith("daily-")
+
+
+def test_describe_says_how_and_when_a_reservation_was_released(tmp_path: Path) -> None:
+    raw = reservation("unused", "1", "report", ttl="3h", allocateOnce=False)
+    raw["metadata"] = {
+        "name": "unused",
+        "annotations": {"holdfast.io/release-if-unused-after": "5s"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    ended = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Expired",
+        "message": "reservation had no owner for 5s",
+        "lastTransitionTime": "2026-01-01T00:00:05Z",
+    }
+    raw["status"] = {"phase": "Failed", "nodeName": "n1", "conditions": [ended]}
+    stored = tmp_path / "cluster.json"
+    stored.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [raw]}))
+    text = call("describe", "reservation", "unused", "--snapshot", str(stored)).out
+    assert "Ended:" in text and "2026-01-01T00:00:05Z (unused for 5s, released " in text
+    assert "Expires:" not in text and "expired" not in text
 
 
 def test_describe_shows_a_schedule_with_its_reservations(cluster: ServedCluster) -> None:

@@ -264,6 +264,21 @@ def test_a_refused_watch_ends_the_command() -> None:
             },
             "node gone 5m ago",
         ),
+        (
+            {"ttl": "3h"},
+            {
+                "phase": "Failed",
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "reason": "Expired",
+                        "message": "reservation had no owner for 5s",
+                        "lastTransitionTime": "2026-01-01T00:55:01Z",
+                    }
+                ],
+            },
+            "unused for 5s, released 5m ago",
+        ),
     ],
 )
 def test_expiry_is_a_time_to_go(spec: Raw, status: Raw, text: str) -> None:

@@ -65,3 +65,10 @@ def test_a_reservation_that_has_ended_keeps_the_node_that_it_had() -> None:
     ends = [entry for entry in played.result.timeline if entry.event in ("Failed", "Succeeded")]
     nodes = {entry.object.removeprefix("Reservation/"): entry.node for entry in ends}
     assert nodes == {name: node for name, (_, node) in found.items()}
+    lives = played.result.node_usage.reservations.lives
+    assert {life.name: life.end for life in lives} == {
+        "started": "Expired",
+        "released": "Released",
+        "never": "Expired",
+        "used": "Succeeded",
+    }

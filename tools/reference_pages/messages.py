@@ -133,7 +133,7 @@ EVENTS: dict[str, dict[str, str]] = {
     },
     "On reservations": {
         "Succeeded": "used up by its owner",
-        "Expired": "its time has passed, or its node was deleted",
+        "Expired": "its time has passed, its node was deleted, or it was released because it was unused",
         "Resized": "it has the size that its template requests",
         "ResizeFailed": "the node has not enough for the new size",
         "DevicesReplaced": "a reserved device failed and another was taken",

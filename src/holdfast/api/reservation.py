@@ -41,7 +41,14 @@ class AllocatePolicy(StrEnum):
 
 DEFAULT_TTL = "24h"
 HAS_EXPIRED, NODE_GONE = "reservation has expired", "node {} is gone"
-"""Messages of the condition Ready of a reservation that ended, both with the reason Expired."""
+HAD_NO_OWNER = "reservation had no owner for "
+"""Messages of the condition Ready of a reservation that ended, all with the reason Expired."""
+
+
+def unused_for(message: str) -> str:
+    """For how long a reservation was unused that was released therefore, by the message of its
+    condition Ready; else empty."""
+    return message.removeprefix(HAD_NO_OWNER) if message.startswith(HAD_NO_OWNER) else ""
 
 
 class ReservationControllerReference(Struct):

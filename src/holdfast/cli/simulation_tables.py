@@ -22,6 +22,7 @@ _STYLES = {
     "Deleted": "dim",
     "Failed": "red",
     "Expired": "red",
+    "Released": "dim",
     "Unschedulable": "yellow",
     "Waiting": "yellow",
     "Planned": "cyan",

@@ -254,8 +254,8 @@ class ReservationFigures:
         )
         self._finished = Counter(
             "holdfast_reservations_finished_total",
-            "Number of reservations that ended: Succeeded (allocated once) or Expired (time, or "
-            "node deleted).",
+            "Number of reservations that ended: Succeeded (allocated once) or Expired (time, "
+            "node deleted, or released because unused).",
             ("reason",),
         )
         self._allocations = Counter(

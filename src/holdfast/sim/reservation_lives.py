@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.meta import condition
-from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.api.reservation import Reservation, ReservationPhase, unused_for
 from holdfast.api.resources import Amounts, amounts
 
 USER, DYNAMIC, PREEMPTION, STARVATION, MIGRATION = KINDS = (
@@ -32,7 +32,7 @@ job or a migration."""
 
 _LIVE = (ReservationPhase.AVAILABLE, ReservationPhase.WAITING)
 _FINISHED = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
-DELETED = "Deleted"
+DELETED, RELEASED = "Deleted", "Released"
 _MOST_STEPS = 400
 
 
@@ -80,7 +80,7 @@ class ReservationLife:
     """When it first had a node."""
     ended: float | None = None
     end: str = ""
-    """Succeeded, Expired and other reasons of a failure, or Deleted."""
+    """Succeeded, Expired and other reasons of a failure, Released (it was unused), or Deleted."""
     pods: int = 0
     """How many pods were bound through it in this run."""
     was_used: bool = False
@@ -262,6 +262,8 @@ def _end_reason(reservation: Reservation) -> str:
     if reservation.status.phase == ReservationPhase.SUCCEEDED:
         return str(ReservationPhase.SUCCEEDED)
     ready = condition(reservation.status.conditions, "Ready")
+    if ready is not None and unused_for(ready.message):
+        return RELEASED
     return (ready.reason if ready is not None else "") or str(ReservationPhase.FAILED)
 
 

@@ -26,7 +26,7 @@ from holdfast.api.names import (
 )
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import QuantityError, amount, shown
-from holdfast.api.reservation import DEFAULT_TTL, NODE_GONE
+from holdfast.api.reservation import DEFAULT_TTL, NODE_GONE, unused_for
 from holdfast.api.resources import pod_requests
 from holdfast.api.times import format_time, parse_duration, parse_time, span_text
 from holdfast.cli.client import RESERVATION, ObjectLister, Raw
@@ -104,7 +104,10 @@ class ReservationKind(PlainKind):
         text.field("Pre-allocation", _yes(spec.get("preAllocation", False)))
         text.field("Unschedulable", _yes(spec.get("unschedulable", False)))
         text.field("TTL", lifetime(spec))
-        text.field("Expires", _expiry_with_time(raw, now))
+        if has_ended(raw):
+            text.field("Ended", _end_with_time(raw, now))
+        else:
+            text.field("Expires", _expiry_with_time(raw, now))
         _describe_calendar(text, raw, now)
         text.listed("Taints", [taint_text(taint) for taint in spec.get("taints") or ()])
         text.field("Requests", pairs(requests(spec.get("template"))))
@@ -177,14 +180,18 @@ def lifetime(spec: Raw) -> str:
 
 
 def expiry(raw: Raw, now: float) -> str:
-    """`in 23h`, `never`, `expired 5m ago`; `node gone 5m ago` of one that was lost with its node; empty
-    for one that ended otherwise."""
+    """`in 23h`, `never`, `expired 5m ago`; `node gone 5m ago` of one that was lost with its node,
+    `unused for 10m, released 5m ago` of one that had no owner; empty for one that ended otherwise."""
     if has_ended(raw):
         expired = _condition_of(raw, "Ready", "Expired")
         if expired is None:
             return ""
-        gone = NODE_GONE.format((raw.get("status") or {}).get("nodeName"))
-        what = "node gone" if expired.get("message") == gone else "expired"
+        message = str(expired.get("message") or "")
+        what = "expired"
+        if message == NODE_GONE.format((raw.get("status") or {}).get("nodeName")):
+            what = "node gone"
+        elif unused := unused_for(message):
+            what = f"unused for {unused}, released"
         ago = since(expired.get("lastTransitionTime"), now)
         return f"{what} {ago} ago" if ago != UNKNOWN else what
     end = end_time(raw)
@@ -221,6 +228,13 @@ def _seconds(duration: Any) -> float | None:
 def _expiry_with_time(raw: Raw, now: float) -> str:
     text, end = expiry(raw, now), end_time(raw)
     return f"{format_time(end)} ({text})" if end is not None and text else text
+
+
+def _end_with_time(raw: Raw, now: float) -> str:
+    """When and how it ended."""
+    ended = condition(raw, "Ready").get("lastTransitionTime")
+    how = expiry(raw, now) or phase(raw).lower()
+    return f"{ended} ({how})" if ended else how
 
 
 def taken(raw: Raw) -> str:

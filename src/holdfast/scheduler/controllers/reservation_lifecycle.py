@@ -15,7 +15,7 @@ from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import Condition, condition
 from holdfast.api.names import AT_END
-from holdfast.api.reservation import HAS_EXPIRED, NODE_GONE, ReservationStatus
+from holdfast.api.reservation import HAD_NO_OWNER, HAS_EXPIRED, NODE_GONE, ReservationStatus
 from holdfast.api.times import format_duration, parse_time
 from holdfast.scheduler.cluster.decisions import (
     Decision,
@@ -110,7 +110,7 @@ class ReservationLifecycle:
         expires, unused = reservation.expires, self._unused_until(reservation, now)
         if unused is not None and unused <= now:
             after = format_duration(reservation.calendar.release_after or 0.0)
-            self._finish(reservation, EXPIRED, f"reservation had no owner for {after}", now)
+            self._finish(reservation, EXPIRED, f"{HAD_NO_OWNER}{after}", now)
             return
         is_over = expires is not None and expires <= now
         if self._reservations.close_if_expired(reservation, is_over):

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.cron import CronError, parse_cron
+from holdfast.api.reservation import HAS_EXPIRED, unused_for
 from holdfast.local.kubelet import DEADLINE_REASON, Lifetimes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
@@ -456,7 +457,9 @@ def _messages(objects: Iterable[Raw], type_: str) -> Iterable[tuple[str, str]]:
 def _loss(entry: TimelineEntry) -> str:
     if entry.event == DELETED:
         return "is deleted"
-    return "expires" if "expired" in entry.message else "fails"
+    if unused_for(entry.message):
+        return "is released"
+    return "expires" if entry.message == HAS_EXPIRED else "fails"
 
 
 def _failed_jobs(jobs: Iterable[Raw], since_start: Callable[[float], float]) -> dict[str, Loss]:

@@ -237,7 +237,7 @@ def _reservations(lives: Sequence[ReservationLife], end: float) -> Plot:
             LegendEntry("waitingbar", "waiting for pods to end"),
             *_held_keys(dict.fromkeys(life.kind for life in shown)),
             LegendEntry("ok", "succeeded"),
-            LegendEntry("failed", "expired, failed or deleted"),
+            LegendEntry("failed", "expired, released, failed or deleted"),
         ],
     )
 
