@@ -77,10 +77,20 @@ def _rows(window: ReservationWindow) -> Iterator[tuple[str, str, str, str]]:
     for each in window.evicts:
         budget = "" if each.within_budget else ", which a PodDisruptionBudget does not permit now"
         yield each.object, each.node, str(each.priority), f"is evicted{budget}"
-    for name in window.waits_for:
-        yield name, "", "", "has no known end, and must have ended"
+    for name in sorted(window.waits_for, key=lambda name: name not in window.enough):
+        yield name, "", "", f"has no known end{_part(name, window)}"
     for name in window.displaces:
         yield name, "", "", "is planned, and loses its capacity"
+
+
+def _part(name: str, window: ReservationWindow) -> str:
+    """Whether the end of this pod is needed, enough, or one that helps."""
+    count = len(window.enough)
+    if count == len(window.waits_for):
+        return ", and must have ended"
+    if name not in window.enough:
+        return "; helps if it has ended"
+    return "; enough if it has ended" if count == 1 else f"; enough if these {count} have ended"
 
 
 def _nodes(window: ReservationWindow) -> str:

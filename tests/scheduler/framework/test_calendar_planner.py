@@ -62,7 +62,7 @@ def test_a_limit_that_may_not_be_free_is_named() -> None:
     assert plan(played, "w") == ("n0", "Unknown")
     message = condition(played.find("Reservation", "w"), "Feasible")["message"]
     assert message == (
-        "n0: 4 cpu limit short at 2026-01-01T01:00:00Z, unless default/burst end by then"
+        "n0: 4 cpu limit short at 2026-01-01T01:00:00Z, unless default/burst ends by then"
     )
 
 

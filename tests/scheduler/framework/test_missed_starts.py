@@ -154,7 +154,7 @@ def test_a_start_that_is_missed_is_said() -> None:
     played = play(given, until=70 * 60)
     text = "n0: 8 cpu short at 2026-01-01T01:00:00Z"
     assert said(played, "w", "StartMissed") == [text]
-    assert said(played, "w", "NotCertain") == [f"{text}, unless default/p end by then"]
+    assert said(played, "w", "NotCertain") == [f"{text}, unless default/p ends by then"]
     assert plan(play(given, until=600), "w") == ("n0", "True")
 
 

@@ -153,7 +153,19 @@ def test_a_pod_without_a_known_end_makes_a_window_unknown() -> None:
     report = advise([node("n1"), pod("a", 8, "n1")], 8, most_evictions=0)
     assert shown(report) == [(at(1), at(24 * 60), Confidence.UNKNOWN, [])]
     assert report.windows[0].waits_for == ["Pod/default/a"]
-    assert "unless default/a end by then" in report.message
+    assert "unless default/a ends by then" in report.message
+
+
+def test_of_several_pods_without_a_known_end_the_fewest_that_are_enough_are_named() -> None:
+    objects = [node("n1"), pod("a", 2, "n1"), pod("b", 3, "n1"), pod("c", 2, "n1")]
+    report = advise(objects, 4, most_evictions=0)
+    window = report.windows[0]
+    assert sorted(window.waits_for) == ["Pod/default/a", "Pod/default/b", "Pod/default/c"]
+    assert window.enough == ["Pod/default/b"]
+    text = "unless enough of default/a, default/b, default/c end by then, such as default/b"
+    assert text in report.message
+    both = advise(objects, 5, most_evictions=0).windows[0]
+    assert both.enough == ["Pod/default/b", "Pod/default/a"]
 
 
 @pytest.mark.parametrize(

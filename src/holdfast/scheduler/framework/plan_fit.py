@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast.api import names
 from holdfast.api.calendar import BeforeStart
+from holdfast.api.plurals import plural
 from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import PodRecord
@@ -87,6 +88,15 @@ class PlanFit(NamedTuple):
     message: str
 
 
+class WaitedPods(NamedTuple):
+    """Pods without a known end, of which some must end for a plan."""
+
+    helping: list[PodRecord]
+    """Those that have some of what it lacks."""
+    enough: list[PodRecord]
+    """The fewest of them that together have all of it, by taking the largest first."""
+
+
 class PlanFits:
     """Compares plans with what nodes will have."""
 
@@ -110,9 +120,8 @@ class PlanFits:
         figures = self._figures(planned, short, lacks)
         unknown = self.without_known_end(row)
         if _covers(short, unknown) and self.has_particular(planned, row, standing, unknown):
-            helping = [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
-            text = f"{node}: {figures}, unless {_names(helping)} end by then"
-            return PlanFit("Unknown", text)
+            waited = self._waited_for(planned, row, standing, short, lacks)
+            return PlanFit("Unknown", f"{node}: {figures}, unless {_ends_of(waited)}")
         late = [
             f"{each.pod.ref.name} runs until {format_time(each.time)}"
             for each in self._planner.releases(row)
@@ -223,11 +232,23 @@ class PlanFits:
         known = {each.pod.uid for each in releases if each.pod is not None}
         return [pod for pod in self._planner.ending(row) if pod.uid not in known]
 
-    def waited_for(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
+    def waited_for(self, planned: PlannedReservation, row: int, standing: Standing) -> WaitedPods:
         """The pods without a known end that have some of what the plan lacks on a row."""
         short, lacks = self.shortage(planned, row, standing), self._lacking(planned, row, standing)
+        return self._waited_for(planned, row, standing, short, lacks)
+
+    def _waited_for(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        standing: Standing,
+        short: Amounts,
+        lacks: list[str],
+    ) -> WaitedPods:
         unknown = self.without_known_end(row)
-        return [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
+        helping = [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
+        largest = sorted(helping, key=lambda pod: (-_share_of(pod, short), pod.namespace, pod.name))
+        return WaitedPods(helping, self._enough(planned, row, standing, largest, short))
 
     def _helps(
         self, planned: PlannedReservation, row: int, short: Amounts, lacks: list[str], pod: PodRecord
@@ -264,11 +285,21 @@ class PlanFits:
         short = self.shortage(planned, row, standing)
         if short:
             short = self.shortage(planned, row, standing, at_once=True)
-        preemptible = self._preemptible(planned, row)
-        chosen = _enough_of(preemptible, short)
+        return self._enough(planned, row, standing, self._preemptible(planned, row), short)
+
+    def _enough(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        standing: Standing,
+        pods: list[PodRecord],
+        short: Amounts,
+    ) -> list[PodRecord]:
+        """Of these pods, the first first, no more than have what the plan lacks."""
+        chosen = _enough_of(pods, short)
         if self.has_particular(planned, row, standing, chosen):
             return chosen
-        more = [pod for pod in preemptible if pod not in chosen]
+        more = [pod for pod in pods if pod not in chosen]
         for pod in reversed(more):
             spared = [each for each in more if each is not pod]
             if self.has_particular(planned, row, standing, [*chosen, *spared]):
@@ -326,7 +357,21 @@ def _covers(short: Amounts, pods: list[PodRecord]) -> bool:
 
 def _evicts(planned: PlannedReservation, victims: list[PodRecord]) -> str:
     drains = format_time(planned.reservation.calendar.drains_at)
-    return f"evicts {_names(victims)} from {drains} on, as far as they are in the way"
+    are = plural(len(victims), "it is", "they are")
+    return f"evicts {_names(victims)} from {drains} on, as far as {are} in the way"
+
+
+def _ends_of(waited: WaitedPods) -> str:
+    """`default/a ends by then`; `enough of default/a, default/b end by then, such as default/a`."""
+    helping, enough = waited
+    if len(enough) == len(helping):
+        return f"{_names(helping)} {plural(len(helping), 'ends', 'end')} by then"
+    return f"enough of {_names(helping)} end by then, such as {_names(enough)}"
+
+
+def _share_of(pod: PodRecord, short: Amounts) -> float:
+    """How much of what is missing the pod has."""
+    return sum(min(amount / short[slot], 1.0) for slot, amount in pod.cls.usage if slot in short)
 
 
 def _names(pods: list[PodRecord]) -> str:

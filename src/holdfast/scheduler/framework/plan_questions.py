@@ -7,7 +7,7 @@ import numpy as np
 from holdfast.api.calendar import BeforeStart
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
-from holdfast.scheduler.framework.plan_fit import PlanFits, Standing
+from holdfast.scheduler.framework.plan_fit import PlanFits, Standing, WaitedPods
 from holdfast.scheduler.framework.plan_search import PlanSearch
 from holdfast.scheduler.jobs.node_forecast import planning_order
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -19,8 +19,8 @@ class PlanObstacles(NamedTuple):
 
     victims: list[PodRecord]
     """Those that will be evicted."""
-    without_end: list[PodRecord]
-    """Those without a known end that must have ended by its start."""
+    waited: WaitedPods
+    """Those without a known end, of which enough must have ended by its start."""
 
 
 class PlanQuestions:
@@ -46,14 +46,14 @@ class PlanQuestions:
 
     def obstacles(self, planned: PlannedReservation) -> PlanObstacles:
         """What is in the way of a plan on its node, beside the other plans there."""
-        row = self._nodes.row(planned.node) if planned.node else None
+        row, none = self._nodes.row(planned.node) if planned.node else None, WaitedPods([], [])
         if row is None:
-            return PlanObstacles([], [])
+            return PlanObstacles([], none)
         standing = Standing(self._cluster, [each for each in self._calendar if each is not planned])
         if planned.feasible != "True":
             return PlanObstacles([], self._fits.waited_for(planned, row, standing))
         preempts = planned.reservation.calendar.before == BeforeStart.PREEMPT
-        return PlanObstacles(self._fits.victims(planned, row, standing) if preempts else [], [])
+        return PlanObstacles(self._fits.victims(planned, row, standing) if preempts else [], none)
 
     def first_blocked(self, planned: PlannedReservation) -> tuple[PlannedReservation, Standing]:
         """Of its gang the first member without a certain node beside the others, or itself, and the

@@ -43,7 +43,9 @@ class ReservationWindow(WindowData):
     """The planned node of each reservation."""
     evicts: list[EvictedPod] = []
     waits_for: list[str] = []
-    """Pods without a known end that must have ended by the start."""
+    """Pods without a known end, of which enough must have ended by the start."""
+    enough: list[str] = []
+    """The fewest of these whose ends are enough."""
     displaces: list[str] = []
     """Planned reservations of lower priority that would lose their capacity."""
     message: str = ""

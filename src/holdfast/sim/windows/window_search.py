@@ -74,6 +74,7 @@ class TriedStart(NamedTuple):
     nodes: tuple[str, ...]
     evicts: tuple[EvictedPod, ...]
     waits_for: tuple[str, ...]
+    enough: tuple[str, ...]
     displaces: tuple[str, ...]
     message: str
 
@@ -230,6 +231,7 @@ class WindowSearch:
             nodes=list(attempt.nodes),
             evicts=list(attempt.evicts),
             waits_for=list(attempt.waits_for),
+            enough=list(attempt.enough),
             displaces=list(attempt.displaces),
             message=attempt.message if confidence is Confidence.UNKNOWN else "",
         )
@@ -310,7 +312,8 @@ class WindowSearch:
                 EvictedPod(str(pod.ref), nodes.name(pod.row), pod.cls.priority, uid not in violating)
                 for uid, pod in victims.items()
             ),
-            tuple(dict.fromkeys(str(pod.ref) for each in obstacles for pod in each.without_end)),
+            tuple(dict.fromkeys(str(pod.ref) for each in obstacles for pod in each.waited.helping)),
+            tuple(dict.fromkeys(str(pod.ref) for each in obstacles for pod in each.waited.enough)),
             tuple(sorted(displaces)),
             worst.message,
         )
