@@ -53,6 +53,41 @@ def test_a_claim_without_a_class_gets_a_volume_with_its_first_pod(tmp_path: Path
         up.store.close()
 
 
+def test_claims_that_controllers_create_have_the_class_from_the_start(tmp_path: Path) -> None:
+    """Without it, their pods would be refused once, with a warning."""
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    labels = {"app": "db"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": template,
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": wanted}],
+        },
+    }
+    scratch = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
+    up = _up(tmp_path)
+    try:
+        objects = up.cluster.world.objects
+        objects.submit(stateful_set)
+        objects.submit(pod("p", volumes=[scratch]))
+        asyncio.run(up.cluster.quiet())
+        claims = up.store.list("", "PersistentVolumeClaim")
+        assert {each["metadata"]["name"]: each["status"]["phase"] for each in claims} == {
+            "data-db-0": "Bound",
+            "p-v": "Bound",
+        }
+        events = up.store.list("", "Event")
+        assert events
+        assert not [each for each in events if each["reason"] == "FailedScheduling"]
+    finally:
+        up.store.close()
+
+
 def test_a_deleted_class_stays_deleted(tmp_path: Path) -> None:
     up = _up(tmp_path)
     assert _classes(up) == ["standard"]

@@ -150,13 +150,15 @@ class VolumeController:
         """A claim without a storage class gets the default one."""
         if (claim.get("spec") or {}).get("storageClassName") is not None:
             return claim
-        classes = [
-            convert(raw, StorageClass) for raw in self._objects.scan("storage.k8s.io", "StorageClass")
-        ]
-        name = default_class(classes)
+        name = self._default_class()
         if not name:
             return claim
         return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
+
+    def _default_class(self) -> str:
+        """The name of the default storage class; empty if there is none."""
+        found = self._objects.scan("storage.k8s.io", "StorageClass")
+        return default_class([convert(raw, StorageClass) for raw in found])
 
     def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> bool:
         """Whether it is bound now."""
@@ -370,6 +372,9 @@ class VolumeController:
                 "blockOwnerDeletion": True,
             }
             given = template.get("metadata") or {}
+            spec = dict(template.get("spec") or {})
+            if spec.get("storageClassName") is None and (default := self._default_class()):
+                spec["storageClassName"] = default
             self._objects.create(
                 {
                     "apiVersion": "v1",
@@ -380,7 +385,7 @@ class VolumeController:
                         "namespace": claim.namespace,
                         "ownerReferences": [owner],
                     },
-                    "spec": template.get("spec") or {},
+                    "spec": spec,
                     "status": {"phase": "Pending"},
                 }
             )

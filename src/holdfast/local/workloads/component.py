@@ -127,8 +127,9 @@ class WorkloadControllers:
             self._emit(event)
 
     def _put(self, raw: Raw) -> Raw:
-        """Pods and Jobs are admitted. Others are copies of parts of their owner, which was admitted."""
-        if raw["kind"] in ("Pod", "Job"):
+        """Pods, Jobs and claims are admitted. Others are copies of parts of their owner, which was
+        admitted."""
+        if raw["kind"] in ("Pod", "Job", "PersistentVolumeClaim"):
             return self._objects.submit(raw)
         metadata = raw["metadata"]
         if "name" not in metadata:
