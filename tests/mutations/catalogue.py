@@ -50,6 +50,14 @@ LEDGER = (
         ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
+        "row-closed-while-undoing",
+        "the row of a deleted node stays open while a pod on it is being put back",
+        "scheduler/cluster/ledger.py",
+        "        if self._depth or self.undoing or not self._emptied:",
+        "        if self._depth or not self._emptied:",
+        ("scheduler/cluster/test_ledger.py",),
+    ),
+    Mutation(
         "place-not-undone",
         "undoing a transaction takes a placed pod away again",
         "scheduler/cluster/ledger.py",
@@ -441,6 +449,22 @@ HOLDS = (
         "self._timers.put(unit.key, unit.since + self._threshold, pod)",
         "self._timers.put(unit.key, unit.since + self._threshold / 2, pod)",
         ("scheduler/actions/test_reserve.py",),
+    ),
+    Mutation(
+        "late-status-undoes",
+        "a status that the server carries out late undoes no later one",
+        "kube/writer/status_writes.py",
+        """    return {"uid": ref.uid} | ({"resourceVersion": version} if version else {})""",
+        """    return {"uid": ref.uid}""",
+        ("kube/writer/test_reservation_writes.py",),
+    ),
+    Mutation(
+        "interrupted-start-backs-off",
+        "the rest of a gang whose start was interrupted is tried before others, at once",
+        "scheduler/framework/scheduling_queue.py",
+        "        if due > now and not self._ignores_backoff(pod):",
+        "        if due > now:",
+        ("scheduler/framework/test_gangs.py",),
     ),
     Mutation(
         "gang-ready-early",
