@@ -20,7 +20,7 @@ from holdfast.api.meta import condition
 from holdfast.api.names import HOLDFAST_API, RESERVATION_API, RESOURCE_API
 from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
-from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, deletion_event
+from holdfast.local.timeline import BOUND, EVICTED, JOB_EVENTS, PREEMPTED, UNSCHEDULABLE, deletion_event
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.pod_subresources import (
     EvictionRefusal,
@@ -29,7 +29,6 @@ from holdfast.machinery.pod_subresources import (
     with_disruption_target,
 )
 from holdfast.machinery.status import StatusError
-from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.cluster.claim_writes import (
     ClaimConflict,
     allocated_claim,
@@ -79,10 +78,7 @@ from holdfast.scheduler.cluster.decisions import (
     volume_patch,
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Event, write_refused
-from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.reservations.calendar import FEASIBLE, PLANNED
-
-_JOB_EVENTS = (STARVING, RESERVED, READY)
 
 
 class TargetObjects(Protocol):
@@ -477,7 +473,7 @@ class DecisionExecutor:
 
     def _emit(self, decision: Emit) -> None:
         about = decision.about
-        if decision.reason in _JOB_EVENTS and about.kind in ("PodGroup", "Pod"):
+        if decision.reason in JOB_EVENTS and about.kind in ("PodGroup", "Pod"):
             key = Key("", about.kind, about.namespace, about.name)
             self._target.record(key, decision.reason, message=decision.message)
         self._target.emit(decision)

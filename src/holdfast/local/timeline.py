@@ -8,7 +8,10 @@ import msgspec
 
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.local.clock import LocalClock
+from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.cluster.records import FINISHED
+from holdfast.scheduler.framework.gang_permit import READY
+from holdfast.scheduler.reservations.calendar import DRAINING, PLANNED
 
 CREATED = "Created"
 BOUND = "Bound"
@@ -22,6 +25,28 @@ EVICTED = "Evicted"
 AVAILABLE = "Available"
 WAITING = "Waiting"
 COLLECTED = "Collected"
+ABORTED = "Aborted"
+JOB_EVENTS = (STARVING, RESERVED, READY)
+"""Events about pod groups and pods that are in the timeline, too."""
+EVENTS = (
+    CREATED,
+    BOUND,
+    RUNNING,
+    SUCCEEDED,
+    FAILED,
+    DELETED,
+    UNSCHEDULABLE,
+    PREEMPTED,
+    EVICTED,
+    AVAILABLE,
+    WAITING,
+    COLLECTED,
+    ABORTED,
+    PLANNED,
+    DRAINING,
+    *JOB_EVENTS,
+)
+"""All of them."""
 
 
 class TimelineRecorder(Protocol):

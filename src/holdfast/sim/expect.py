@@ -10,20 +10,23 @@
     timeline: [{t: 5s, object: Pod/default/web-0, event: Bound, node: n1}]   # in this order
     never: [{object: Pod/default/big, event: Bound}]
 
-A pod is `name` or `namespace/name`. `timeline` and `never` cover everything up to that time.
+A pod is `name` or `namespace/name`, another object `Kind/name` or `Kind/namespace/name`. `timeline` and
+`never` cover everything up to that time. A misspelt name, of what could never happen, is an error:
+kinds, names of events, and nodes that no document creates.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS, NO_KINDS, Kinds
 from holdfast.api.similar_names import did_you_mean
 from holdfast.local.component import ObjectWriter
 from holdfast.local.store.objects import Raw, pod_key
-from holdfast.local.timeline import TimelineEntry
-from holdfast.sim.document_fields import described, seconds, unknown_fields
+from holdfast.local.timeline import EVENTS, TimelineEntry
+from holdfast.sim.document_fields import described, hint, seconds, unknown_fields
 
 _WHAT = "Expect"
 _MAPS = ("bound", "pending", "phases")
@@ -46,7 +49,10 @@ class Expectation:
     never: list[Line] = field(default_factory=list)
 
 
-def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | None:
+def read_expectation(
+    data: Raw, found: list[InvalidObject], declared: Kinds = NO_KINDS
+) -> Expectation | None:
+    """`declared` are kinds that plugins read."""
     before = len(found)
     unknown_fields(data, _FIELDS, _WHAT, "", found)
     at = seconds(data["at"], _WHAT, "at", found) if data.get("at") is not None else None
@@ -71,10 +77,9 @@ def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | Non
             found.append(InvalidObject(_WHAT, f"phases.{pod}", problem))
     absent = _typed(data, "absent", list, "a list of objects", found) or []
     for i, name in enumerate(absent):
-        if not isinstance(name, str) or "/" not in name:
-            message = f"expected an object such as Pod/default/web, got {described(name)}"
-            found.append(InvalidObject(_WHAT, f"absent[{i}]", message))
-    lines = {part: _read_lines(data, part, found) for part in _LINES}
+        if problem := _reference_problem(name, declared):
+            found.append(InvalidObject(_WHAT, f"absent[{i}]", problem))
+    lines = {part: _read_lines(data, part, found, declared) for part in _LINES}
     if len(found) > before:
         return None
     pending = {pod: message or "" for pod, message in maps["pending"].items()}
@@ -89,7 +94,35 @@ def _typed(data: Raw, part: str, type_: type, expected: str, found: list[Invalid
     return value
 
 
-def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
+def _reference_problem(name: Any, declared: Kinds) -> str:
+    """What is wrong with the name of an object; empty if nothing is."""
+    if not isinstance(name, str) or "/" not in name:
+        return f"expected an object such as Pod/default/web, got {described(name)}"
+    kind, *parts = name.split("/")
+    scopes = {info.namespaced for info in (*KINDS.values(), *declared.values()) if info.kind == kind}
+    if not scopes:
+        known = {known for _, known in (*KINDS, *declared)}
+        return f"no kind {kind!r}{did_you_mean(kind, known)}"
+    if all(parts) and (len(parts) == 2) in scopes and len(parts) <= 2:
+        return ""
+    form, whole = f"{kind}/NAME", f"{kind}/{parts[-1]}"
+    if True in scopes:
+        form, whole = f"{kind}/NAMESPACE/NAME", f"{kind}/{names.DEFAULT_NAMESPACE}/{parts[-1]}"
+    hint = f"; did you mean {whole}?" if parts[-1] and len(parts) <= 2 else ""
+    return f"expected {form}, got {name!r}{hint}"
+
+
+def unknown_nodes(expected: Expectation, nodes: Collection[str]) -> Iterator[InvalidObject]:
+    """Errors about nodes that no document creates."""
+    named = [(f"bound.{pod}", node) for pod, given in expected.bound.items() for node in given]
+    for part, lines in (("timeline", expected.timeline), ("never", expected.never)):
+        named += [(f"{part}[{i}].node", line["node"]) for i, line in enumerate(lines) if "node" in line]
+    for field_, node in named:
+        if node and node not in nodes:
+            yield InvalidObject(_WHAT, field_, f"no node {node!r}{did_you_mean(str(node), nodes)}")
+
+
+def _read_lines(data: Raw, part: str, found: list[InvalidObject], declared: Kinds) -> list[Line]:
     lines: list[Line] = []
     for i, line in enumerate(_typed(data, part, list, "a list of timeline entries", found) or []):
         path = f"{part}[{i}]"
@@ -98,6 +131,16 @@ def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
             found.append(InvalidObject(_WHAT, path, message))
             continue
         unknown_fields(line, _ENTRY, _WHAT, path, found)
+        for name in _ENTRY[1:]:
+            if name in line and not isinstance(line[name], str):
+                message = f"expected a string, got {described(line[name])}"
+                found.append(InvalidObject(_WHAT, f"{path}.{name}", message))
+        if "object" in line and (problem := _reference_problem(line["object"], declared)):
+            found.append(InvalidObject(_WHAT, f"{path}.object", problem))
+        event = line.get("event")
+        if isinstance(event, str) and event not in EVENTS:
+            problem = f"no event {event!r}{hint(event, EVENTS)}"
+            found.append(InvalidObject(_WHAT, f"{path}.event", problem))
         read = dict(line)
         if "t" in read:
             read["t"] = seconds(read["t"], _WHAT, f"{path}.t", found)

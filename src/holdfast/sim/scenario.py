@@ -27,7 +27,7 @@ from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 from holdfast.scheduler.jobs.estimates import estimate_problem
 from holdfast.sim.clock import start_time, timing
 from holdfast.sim.document_fields import described
-from holdfast.sim.expect import Expectation, read_expectation
+from holdfast.sim.expect import Expectation, read_expectation, unknown_nodes
 from holdfast.sim.scenario_actions import (
     STEP,
     Apply,
@@ -103,6 +103,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
                     given.append(raw)
         problems.extend(f"{document}: {each}" for each in found)
     problems.extend(_missing_classes(actions))
+    problems.extend(_missing_nodes(actions, at_the_end))
     if not documents:
         problems.append("no documents were given")
     if problems:
@@ -162,7 +163,7 @@ def _read_own(
         except InvalidObject as error:
             found.append(error)
     elif kind == EXPECT:
-        expectation = read_expectation(data, found)
+        expectation = read_expectation(data, found, declared)
         if expectation is not None and expectation.at is not None:
             check = ExpectationCheck(expectation)
             actions.append(ScenarioAction(expectation.at, (STATED, position), document, check))
@@ -187,6 +188,20 @@ def _missing_classes(actions: Sequence[ScenarioAction]) -> Iterator[str]:
                 f"{planned.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "
                 f"no PriorityClass with name {name} was found"
             )
+
+
+def _missing_nodes(
+    actions: Sequence[ScenarioAction], at_the_end: Sequence[tuple[Document, Expectation]]
+) -> Iterator[str]:
+    """Nodes that expectations name and that are never created."""
+    nodes = {_name(raw) for _, raw in _objects(actions) if raw["kind"] == "Node"}
+    checks = [
+        (each.origin, each.action.expectation)
+        for each in actions
+        if isinstance(each.action, ExpectationCheck)
+    ]
+    for document, expectation in (*checks, *at_the_end):
+        yield from (f"{document}: {each}" for each in unknown_nodes(expectation, nodes))
 
 
 def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]:
