@@ -132,9 +132,9 @@ def test_until_and_stdin() -> None:
         (GOOD, ["--until", "soon"], ["error: --until: not a duration: 'soon'"]),
         (GOOD, ["--config", "nope.yaml"], ["error: nope.yaml: No such file or directory"]),
         (
-            GOOD + "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, bound: {p1: n2}}\n",
+            GOOD + "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, pending: {p1: ''}}\n",
             [],
-            ["error: {file}: document 4, line 14: Expect: bound.p1: expected on n2, is on n1"],
+            ["error: {file}: document 4, line 14: Expect: pending.p1: is on n1"],
         ),
     ],
     ids=["object", "yaml", "missing", "until", "config", "expectation"],

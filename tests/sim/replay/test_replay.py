@@ -271,6 +271,41 @@ def test_a_pod_that_starts_and_ends_in_a_gap_is_over_after_it(tmp_path: Path, sa
     ]
 
 
+def cascade(folder: Path, kind: str, apart: float) -> RecordedLives:
+    """Six pods of one owner, of which the scheduler bound the first 30 ms after their creation, and
+    which are deleted one after another from 20 s on, the one that runs first."""
+    writer = SegmentWriter(folder, 1 << 20)
+    state = RecordedState(writer, Stripper())
+    state.note(node(), exists=True)
+    state.begin(NOON)
+    pods = [owned(pod(f"p{i}"), kind, "owner") for i in range(6)]
+    for i, each in enumerate(pods):
+        each["metadata"]["uid"] = f"uid-{i}"
+        state.put(NOON + 10, each)
+    bound = {**pods[0], "spec": {**pods[0]["spec"], "nodeName": "n1"}}
+    state.put(NOON + 10.03, bound)
+    for i, each in enumerate([bound, *pods[1:]]):
+        state.drop(NOON + 20 + i * apart, each)
+    state.end(NOON + 60)
+    writer.close()
+    return read_lives(Recording(folder))
+
+
+@pytest.mark.parametrize("apart", [0.0002, 0.05, 0.9])
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])
+def test_the_deletion_of_an_owner_lets_no_pending_sibling_in(
+    tmp_path: Path, kind: str, apart: float
+) -> None:
+    recorded = cascade(tmp_path, kind, apart)
+    assert [*starts(RecordedRun(recorded).result())] == ["Pod/default/p0"]
+    assert starts(replayed(recorded)) == {"Pod/default/p0": 10.0}
+
+
+def test_pods_of_one_owner_that_are_deleted_one_by_one_are_let_in_again(tmp_path: Path) -> None:
+    recorded = cascade(tmp_path, "ReplicaSet", 5.0)
+    assert [*starts(replayed(recorded))] == [f"Pod/default/p{i}" for i in range(6)]
+
+
 @pytest.mark.parametrize(
     "option", [("--start", "x"), ("--jobs-run-for", "x"), ("--start", "2026-01-01")]
 )

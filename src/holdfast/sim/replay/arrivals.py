@@ -4,6 +4,7 @@ pods that were on nodes at the beginning    are there again, and end when they d
 pods that arrived                           arrive again without a node, and run as long as they did
 pods of services                            are deleted when they were, whenever they start
 pods deleted before they started            are deleted then
+pods of one owner deleted in one cascade    are deleted at the moment when it began
 pods that are evicted or deleted            take as long to stop as they did
 pods of schedulers that are not played      get the node that they got, when they got it
 pods that were created with a node          are created there again
@@ -15,6 +16,10 @@ A pod that was preempted or evicted and the pod that its controller created for 
 work: the first one arrives and runs as long as the second did, and the second does not arrive. Where no
 run time is known (a pod that was evicted for good, or never started), it is the median of the runs of
 the same owner; failing that, the pod runs to the end.
+
+The deletion of an owner reaches its pods one after another, within milliseconds or seconds, and the
+recorded scheduler took its time. Played as recorded, pods that end would let in siblings that are
+deleted a moment later.
 """
 
 from __future__ import annotations
@@ -69,6 +74,8 @@ _BINDINGS = (
 _ENDED = ("Succeeded", "Failed")
 _RECREATED_WITHIN = 300.0
 """Seconds within which a controller creates another pod for one that was evicted."""
+_CASCADE = 1.0
+"""Seconds within which the deletions of one owner's pods follow each other."""
 _GROUPS = frozenset({*names.POD_GROUP_KEYS, names.LIGHT_GROUP_NAME, names.GANG_NAME})
 
 
@@ -84,6 +91,7 @@ class ReplayScenario:
         self.pods: dict[str, PodLife] = {}
         """By the name of the object."""
         self._work = _Work(lives)
+        self._cascades = _cascades(lives)
 
     def scenario(self, kinds: tuple[ObjectKind, ...] = ()) -> Scenario:
         for life in self._lives.objects:
@@ -145,15 +153,44 @@ class ReplayScenario:
         seconds, ran = self._work.run_time(life), -(life.bound or 0.0)
         if seconds is not None:
             seconds = max(0.0, seconds - ran) + ran_before(life.first, self._lives.begin)
-        return _annotated(life.first, life, seconds, keep_status=True)
+        return self._annotated(life, seconds, keep_status=True)
 
     def _arriving(self, life: PodLife) -> Raw:
-        raw = _annotated(life.first, life, self._work.run_time(life), keep_status=False)
+        raw = self._annotated(life, self._work.run_time(life), keep_status=False)
         return {**raw, "spec": {k: v for k, v in raw["spec"].items() if k != "nodeName"}}
 
     def _placed(self, life: PodLife) -> Raw:
-        raw = _annotated(life.first, life, life.run_time, keep_status=False)
+        raw = self._annotated(life, life.run_time, keep_status=False)
         return {**raw, "spec": {**raw["spec"], "nodeName": life.node or raw["spec"]["nodeName"]}}
+
+    def _annotated(self, life: PodLife, runs_for: float | None, *, keep_status: bool) -> Raw:
+        """The pod with its times as annotations, without finalizers, which nobody would remove, and
+        without the decisions of the recorded scheduler, unless it is kept where it was."""
+        raw = life.first
+        metadata = {
+            key: value
+            for key, value in raw["metadata"].items()
+            if key not in ("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
+        }
+        annotations = {
+            key: value
+            for key, value in (metadata.get("annotations") or {}).items()
+            if not key.startswith(names.SIM_PREFIX) and (keep_status or key not in _DECISIONS)
+        }
+        cascade = self._cascades.get(id(life))
+        was_kept = not life.disruption
+        if life.stop_time:
+            annotations[names.SIM_STOPS_IN] = _text(life.stop_time)
+        if cascade is not None:
+            annotations[names.SIM_DELETE_AT] = _text(cascade)
+        elif life.deleted is not None and was_kept and (life.bound is None or is_endless(raw)):
+            annotations[names.SIM_DELETE_AT] = _text(_deletion_began(life))
+        elif runs_for is not None and not is_endless(raw):
+            annotations[names.SIM_RUNS_FOR] = _text(runs_for)
+        found = {**raw, "metadata": {**metadata, "annotations": annotations}}
+        if not keep_status:
+            found.pop("status", None)
+        return found
 
     # Other objects
 
@@ -239,31 +276,45 @@ def _evicted_at(life: PodLife) -> float:
     return life.deleted - grace
 
 
-def _annotated(raw: Raw, life: PodLife, runs_for: float | None, *, keep_status: bool) -> Raw:
-    """The pod with its times as annotations, without finalizers, which nobody would remove, and without
-    the decisions of the recorded scheduler, unless it is kept where it was."""
-    metadata = {
-        key: value
-        for key, value in raw["metadata"].items()
-        if key not in ("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
+def _cascades(lives: RecordedLives) -> dict[int, float]:
+    """By the identity of a pod that was deleted with others of its owner before it came to an end: when
+    the first of these deletions began. Only of cascades with pods that had no node."""
+    above = {
+        str(life.versions[0][1]["metadata"].get("uid")): controller
+        for life in lives.objects
+        if (controller := controller_in(life.versions[0][1])) is not None
     }
-    annotations = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if not key.startswith(names.SIM_PREFIX) and (keep_status or key not in _DECISIONS)
-    }
-    was_kept = not life.disruption
-    if life.stop_time:
-        annotations[names.SIM_STOPS_IN] = _text(life.stop_time)
-    if life.deleted is not None and was_kept and (life.bound is None or is_endless(raw)):
-        began = life.stopping if life.stop_time and life.stopping is not None else life.deleted
-        annotations[names.SIM_DELETE_AT] = _text(began)
-    elif runs_for is not None and not is_endless(raw):
-        annotations[names.SIM_RUNS_FOR] = _text(runs_for)
-    found = {**raw, "metadata": {**metadata, "annotations": annotations}}
-    if not keep_status:
-        found.pop("status", None)
+    by_owner: dict[str, list[PodLife]] = {}
+    for pod in lives.pods:
+        controller = controller_in(pod.first)
+        if controller is not None and _was_deleted(pod):
+            while (upper := above.get(str(controller.get("uid")))) is not None:
+                controller = upper
+            by_owner.setdefault(str(controller.get("uid")), []).append(pod)
+    found: dict[int, float] = {}
+    for pods in by_owner.values():
+        together: list[PodLife] = []
+        for pod in [*sorted(pods, key=_deletion_began), None]:
+            if pod is not None and (
+                not together or _deletion_began(pod) - _deletion_began(together[-1]) <= _CASCADE
+            ):
+                together.append(pod)
+                continue
+            if len(together) > 1 and any(each.bound is None for each in together):
+                found |= {id(each): _deletion_began(together[0]) for each in together}
+            together = [pod] if pod is not None else []
     return found
+
+
+def _was_deleted(life: PodLife) -> bool:
+    """Whether the pod was deleted before it came to an end, and not evicted."""
+    had_ended = life.ended is not None and (life.stopping is None or life.ended < life.stopping)
+    return life.deleted is not None and not had_ended and not life.disruption
+
+
+def _deletion_began(life: PodLife) -> float:
+    assert life.deleted is not None
+    return life.stopping if life.stop_time and life.stopping is not None else life.deleted
 
 
 def ran_before(pod: Raw, begin: float) -> float:
