@@ -650,3 +650,24 @@ def test_a_reservation_that_is_over_does_not_fit(
     assert done.status == 1, done.out + done.err
     (checked,) = json.loads(done.out)["objects"]
     assert checked["message"] == "it has expired: see spec.expires and spec.ttl"
+
+
+@pytest.mark.parametrize(
+    ("app", "minutes", "nodes"), [("night", 30, 1), ("other", 30, 1), ("night", 90, 0)]
+)
+def test_nodes_that_could_take_a_pod_for_a_while_are_counted(
+    app: str, minutes: int, nodes: int, tmp_path: Path
+) -> None:
+    starts = {"holdfast.io/starts-at": "2026-01-01T01:00:00Z"}
+    planned = reservation("night", "8", "night", annotations=starts, ttl="1h")
+    snapshot = _write(tmp_path / "cluster.yaml", node("n1", "8"), planned)
+    short = pod("p", "4")
+    short["metadata"]["labels"] = {"app": app}
+    short["metadata"]["annotations"] = {"holdfast.io/run-estimate": f"{minutes}m"}
+    manifest = _write(tmp_path / "m.yaml", short)
+    [found] = json.loads(call("check", "-f", manifest, "--snapshot", snapshot, "-o", "json").out)[
+        "objects"
+    ]
+    assert (found["placed"], found["nodes"]) == (nodes, nodes)
+    too_late = "would end at 2026-01-01T01:30:00Z, after the capacity is needed"
+    assert any(too_late in each for each in found["details"]) == (nodes == 0)

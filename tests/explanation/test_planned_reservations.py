@@ -4,7 +4,7 @@ Each advised change is applied to the objects; a scheduler that knows nothing of
 plan the reservation for certain.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,12 +20,15 @@ from explanation.test_situations import (
     in_default,
     planned,
     snapshot_of,
+    snapshot_with,
     world_of,
 )
 from harness.objects import Raw, node, pod, pod_group
+from harness.scenarios import actions as configured
 from harness.world import World
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.subjects.pods import explain_pod
+from holdfast.local.setup import SchedulerFactory
 
 GROUP = "scheduling.k8s.io/group-name"
 
@@ -195,3 +198,52 @@ def test_a_pod_of_a_job_can_have_its_estimate_from_the_template() -> None:
     report = explained(world_of([N1, planned("nightly", "6"), raw]), Row([], [], []))
     text = "or the annotation in the template of Job report)"
     assert any(text in each.text for each in report.advice), report.advice
+
+
+# Pods that end by the start
+
+OWNER = {"labels": {"app": "night"}}
+
+
+def short(name: str = "p", hours: str = "1h", **metadata: Any) -> Raw:
+    return pod(name, "4", metadata=metadata | annotated(**{ESTIMATE: hours}))
+
+
+@pytest.mark.parametrize("metadata", [{}, OWNER], ids=["stranger", "owner"])
+def test_no_node_is_rejected_on_which_a_pod_would_be_backfilled(metadata: Raw) -> None:
+    world = world_of([N1, node("n2", cpu="2"), planned("nightly", "6")])
+    world.objects["Pod", "p"] = short(**metadata)  # no round of the scheduler follows
+    report = explain_pod(snapshot_of(world), world.objects["Pod", "p"])
+    assert report.summary.startswith("It fits now: n1, as it ends before others need the capacity.")
+    assert [each.nodes for each in report.nodes] == [["n2"]]
+    assert report.would_say == ""
+
+
+TOO_LATE = "by its run-time estimate it would end at 2026-01-01T03:00:00Z, after the capacity is needed"
+NO_BACKFILL = "the configuration has no backfill action: its run-time estimate is not used"
+OVERRAN = "a pod of its job exceeded its run-time estimate: the job is not backfilled again"
+
+
+@pytest.mark.parametrize(
+    ("hours", "actions", "overran", "says"),
+    [
+        ("3h", ["allocate", "backfill"], False, TOO_LATE),
+        ("1h", ["allocate"], False, NO_BACKFILL),
+        ("1h", ["allocate", "backfill"], True, OVERRAN),
+    ],
+)
+def test_the_reason_why_a_pod_is_not_backfilled(
+    hours: str, actions: list[str], overran: bool, says: str
+) -> None:
+    world = world_of([N1, planned("nightly", "6")])
+    owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "j", "uid": "j", "controller": True}
+    world.objects["Pod", "p"] = short(hours=hours, ownerReferences=[owner])
+    if overran:
+        earlier = short("earlier", ownerReferences=[owner], namespace="default")
+        earlier["metadata"]["annotations"]["holdfast.io/overran"] = "2025-12-31T00:00:00Z"
+        world.objects["Pod", "earlier"] = {**earlier, "status": {"phase": "Succeeded"}}
+    factory = SchedulerFactory.of(configured(*actions))
+    snapshot = snapshot_with(list(world.objects.values()), world.now, factory)
+    report = explain_pod(snapshot, world.objects["Pod", "p"])
+    found = [each for each in report.details if each in (TOO_LATE, NO_BACKFILL, OVERRAN)]
+    assert found == [says], report.details

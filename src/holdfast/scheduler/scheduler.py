@@ -324,11 +324,15 @@ class Scheduler:
         """The profile for this scheduler name, if there is one."""
         return self._profiles.get(scheduler_name)
 
-    def backfill_row(self, pod: PodRecord) -> int:
-        """The row on which the backfill action would place a pending pod now, as it ends in time; -1 if
-        there is none. Changes nothing."""
+    def backfill_rows(self, pod: PodRecord) -> list[int]:
+        """The rows on which the backfill action could place a pending pod now, as it ends in time, the
+        best first. Changes nothing."""
         backfill = self._backfill()
-        return backfill.find_row(self._round(self.cluster.now), pod) if backfill is not None else -1
+        return backfill.find_rows(self._round(self.cluster.now), pod) if backfill is not None else []
+
+    def backfill_row(self, pod: PodRecord) -> int:
+        """The best of these rows; -1 if there is none."""
+        return next(iter(self.backfill_rows(pod)), -1)
 
     def attempt(
         self, job: Job, order: MemberOrder = member_order
@@ -360,6 +364,11 @@ class Scheduler:
     def allocates(self) -> bool:
         """Whether it has the `allocate` action."""
         return any(isinstance(action, Allocate) for action in self._actions)
+
+    @property
+    def backfills(self) -> bool:
+        """Whether it has the `backfill` action."""
+        return self._backfill() is not None
 
     @property
     def preempts(self) -> bool:

@@ -9,6 +9,9 @@ In the same way, capacity planned for a reservation that starts later may be use
 then. A pod that exceeds its estimate there is reported and annotated, and its job is not backfilled
 again, also after a restart. The rest of a job whose start was interrupted may use held capacity without
 an estimate.
+
+An owner of reservations that none of them has capacity for is backfilled like any pod, on rows that are
+open to it without a reservation, and allocates from none.
 """
 
 import math
@@ -95,16 +98,16 @@ class Backfill(Action):
         holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
         return bool(reservations.calendar or holds)
 
-    def find_row(self, round_: Round, pod: PodRecord) -> int:
-        """The row on which a pod with a run-time estimate would be placed now; -1 if there is none.
-        Changes nothing."""
+    def find_rows(self, round_: Round, pod: PodRecord) -> list[int]:
+        """The rows on which a pod with a run-time estimate could be placed now, the best first. Changes
+        nothing."""
         if not self.is_possible(round_):
-            return -1
+            return []
         if pod.reservation is not None or not round_.cluster.jobs.estimates.is_trusted(pod):
-            return -1
+            return []
         if round_.cluster.settings.backfills and round_.cluster.reservations.starvation_holds:
             round_.hold_reconciler.refresh_starts()
-        return self._row_for(round_, pod, self._windows(round_))
+        return self._rows_for(round_, pod, self._windows(round_))
 
     def _windows(self, round_: Round) -> Floats:
         """The time until which the held capacity of each row may be used; 0 where it may not."""
@@ -114,7 +117,7 @@ class Backfill(Action):
             round_.hold_reconciler.starts,
         )
         until = np.zeros(nodes.size)
-        until[round_.cluster.reservations.calendar.rows()] = math.inf  # see `_row_for`
+        until[round_.cluster.reservations.calendar.rows()] = math.inf  # see `_rows_for`
         closed = np.zeros(nodes.size, dtype=np.bool_)
         protected = self._first_holds(round_) if round_.cluster.settings.backfills_easily else None
         for reservation in holds:
@@ -147,37 +150,43 @@ class Backfill(Action):
         }
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
-        """The best row with a hold for the pod, or -1: the one with the least capacity left over."""
+        """The best row for the pod, or -1."""
+        return next(iter(self._rows_for(round_, pod, until)), -1)
+
+    def _rows_for(self, round_: Round, pod: PodRecord, until: Floats) -> list[int]:
+        """The rows for the pod, the best first: that of its own hold if reservations are planned there,
+        then those with the least capacity left over."""
         job = round_.cluster.jobs.of(pod)
         is_interrupted = job is not None and job.interrupted
         estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimates.of(pod)
         if estimate is None:
-            return -1
+            return []
         nodes, planner = round_.cluster.nodes, round_.hold_planner
         in_time = until >= round_.now + estimate
         own = self._own_row(round_, pod)
         if own >= 0:
             in_time[own] = True
         if not in_time.any():
-            return -1
+            return []
         for slot, amount in pod.cls.amounts.items():
             in_time &= planner.idle(slot) >= amount
         if not in_time.any():
-            return -1
+            return []
         column = round_.columns.column(round_.profiles[pod.scheduler], pod.cls)
         if round_.search.placement is not None:
             in_time &= round_.search.placement
         in_time &= planner.suitable(column, pod)
         if not is_interrupted:
             self._leave_planned(round_, pod, round_.now + estimate, in_time)
-        if column.owned:  # it is placed through its reservations, or before a plan where its hold waits
-            return own if own >= 0 and in_time[own] else -1
         rows = np.flatnonzero(in_time)
         if not len(rows):
-            return -1
+            return []
         ranks = node_score(pod.cls, lambda slot: planner.idle(slot)[rows], len(rows))
-        best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
-        return int(rows[best])
+        order = sorted(
+            zip(rows.tolist(), ranks.tolist(), strict=True),
+            key=lambda each: (each[0] != own, each[1], nodes.name(each[0])),
+        )
+        return [row for row, _ in order]
 
     def _own_row(self, round_: Round, pod: PodRecord) -> int:
         """The row of the pod's own hold, if reservations are planned there and it has no other hold:
