@@ -237,11 +237,11 @@ def test_the_reason_why_a_pod_is_not_backfilled(
 ) -> None:
     world = world_of([N1, planned("nightly", "6")])
     owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "j", "uid": "j", "controller": True}
-    world.objects["Pod", "p"] = short(hours=hours, ownerReferences=[owner])
+    world.objects["Pod", "p"] = in_default(short(hours=hours, ownerReferences=[owner]))
     if overran:
-        earlier = short("earlier", ownerReferences=[owner], namespace="default")
-        earlier["metadata"]["annotations"]["holdfast.io/overran"] = "2025-12-31T00:00:00Z"
-        world.objects["Pod", "earlier"] = {**earlier, "status": {"phase": "Succeeded"}}
+        noted = {ESTIMATE: "1m", "holdfast.io/overran": "2026-01-01T00:02:00Z"}
+        earlier = {"ownerReferences": [owner], **annotated(**noted)}
+        world.objects["Pod", "earlier"] = in_default(full("earlier", "1", "n1", metadata=earlier))
     factory = SchedulerFactory.of(configured(*actions))
     snapshot = snapshot_with(list(world.objects.values()), world.now, factory)
     report = explain_pod(snapshot, world.objects["Pod", "p"])

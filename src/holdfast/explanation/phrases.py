@@ -12,6 +12,8 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 NO_ALLOCATE = "The configuration has no allocate action: no pod is scheduled"
 """Of a scheduler with other actions only."""
+ENDS_EARLY = ", as it ends before others need the capacity"
+"""Why a pod fits for which capacity is only free for a while."""
 _FEW = 3
 
 

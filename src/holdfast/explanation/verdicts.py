@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.report import ExplainedReason, Ranked
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import JobName, PodRecord
+from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
 from holdfast.scheduler.framework.diagnosis import FITS, NO_NODES, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -72,9 +72,11 @@ class NodeVerdicts(NamedTuple):
     profile: Profile
     column: ClassColumn
     message: str
-    """The message of the condition; empty if a node is feasible."""
+    """The message of the condition; empty if a node is feasible, also for a while only."""
     rejections: dict[str, NodeRejection]
     """By node name."""
+    backfilled_on: str = ""
+    """The node on which the backfill action would place it, if no node is feasible for longer."""
 
     @property
     def reasons(self) -> list[ExplainedReason]:
@@ -99,6 +101,10 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
         return NodeVerdicts(profile, column, NO_NODES, rejections)
     if scheduler.search.find_row(profile, pod, column) >= 0:
         return NodeVerdicts(profile, column, "", rejections)
+    is_pending = pod.phase is Phase.PENDING
+    if is_pending and (backfilled := [*map(cluster.nodes.name, scheduler.backfill_rows(pod))]):
+        rejections |= dict.fromkeys(backfilled, FITS)
+        return NodeVerdicts(profile, column, "", rejections, backfilled[0])
     why = scheduler.failures.verdict(profile, pod, column)
     # For gangs the preempt action looks for victims, for all members at once.
     is_member = pod.reservation is None and cluster.jobs.of(pod) is not None

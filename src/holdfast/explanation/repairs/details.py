@@ -267,15 +267,25 @@ def _planned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
     """Why the pod may not use capacity until a reservation that starts later needs it."""
     if pod.reservation is not None:
         return
-    estimate = snapshot.cluster.jobs.estimates.of(pod)
+    jobs = snapshot.cluster.jobs
+    estimate = jobs.estimates.of(pod)
     if estimate is None:
         yield (
             "it has no run-time estimate, so it counts as never ending: the capacity that reservations "
             "need later is closed to it"
         )
-    else:
-        end = format_time(snapshot.now + estimate)
-        yield f"by its run-time estimate it would end at {end}, after the capacity is needed"
+        return
+    if not snapshot.scheduler.backfills:
+        yield "the configuration has no backfill action: its run-time estimate is not used"
+        return
+    if not jobs.estimates.is_trusted(pod):
+        yield "a pod of its job exceeded its run-time estimate: the job is not backfilled again"
+        return
+    end = snapshot.now + estimate
+    if any(not jobs.planner.fits_until(row_of(snapshot, name), pod.cls, end) for name in nodes):
+        yield (
+            f"by its run-time estimate it would end at {format_time(end)}, after the capacity is needed"
+        )
 
 
 # Labels, taints, cordons

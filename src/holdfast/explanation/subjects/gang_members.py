@@ -15,7 +15,7 @@ from holdfast.explanation.facts.own_starts import (
     taken_text,
 )
 from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
-from holdfast.explanation.phrases import job_text, pods_text
+from holdfast.explanation.phrases import ENDS_EARLY, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.gang_changes import (
     create_group,
@@ -79,7 +79,7 @@ def explain_member(
         if takers := taken_text(snapshot, subject):
             report.summary = f"It would fit now: {node}{rest}, but {takers}."
             return True
-        early = ", as it ends before others need the capacity" if placing.message else ""
+        early = ENDS_EARLY if placing.backfilled_on else ""
         report.summary = (
             f"It fits now: {node}{rest}{early}. It is queued, or the scheduler is not running."
         )

@@ -27,7 +27,7 @@ from holdfast.explanation.facts.own_starts import (
 )
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
-from holdfast.explanation.phrases import NO_ALLOCATE, in_time, job_text, pods_text
+from holdfast.explanation.phrases import ENDS_EARLY, NO_ALLOCATE, in_time, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of, terminating_on
 from holdfast.explanation.repairs.gang_changes import (
     waiting_members,
@@ -201,11 +201,6 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
                 besides = no_node_summary(snapshot, placing, pod)
                 report.summary += f" Even if it did: {besides[0].lower()}{besides[1:]}"
                 report.details += details_of(snapshot, pod, placing)
-    elif placing.message and (found := starts_on(snapshot, subject)):
-        report.summary = (
-            f"It fits now: {found[0]}, as it ends before others need the capacity. It is queued, or "
-            "the scheduler is not running."
-        )
     elif placing.message:
         report.summary = no_node_summary(snapshot, placing, pod)
         evicts = preempts(scheduler, pod, placing) and not lost_text(snapshot, subject)
@@ -218,7 +213,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         else:
             explain_no_node(snapshot, pod, placing, advisor, report)
     else:
-        _fitting(snapshot, pod, report)
+        _fitting(snapshot, pod, placing, report)
     report.advice = advisor.advice
 
 
@@ -308,17 +303,18 @@ def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: R
         report.details.append(f"terminating on {node}: {victim.namespace}/{victim.name}{when}")
 
 
-def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
+def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report) -> None:
     """The pod fits a node."""
     if asked := _asked_for(snapshot, pod):
         report.summary = asked
         return
-    node = report.ranked[0].node if report.ranked else pod.nominated
+    node = report.ranked[0].node if report.ranked else placing.backfilled_on or pod.nominated
     best = f": {node}" if node else ""
-    report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+    early = ENDS_EARLY if placing.backfilled_on else ""
+    report.summary = f"It fits now{best}{early}. It is queued, or the scheduler is not running."
     if takers := taken_text(snapshot, Subject.of(pod)):
         report.summary = f"It would fit now{best}, but {takers}."
-    if report.told.startswith("0/"):
+    if report.told.startswith("0/") and not early:
         report.details.append(
             "its condition has reasons that this configuration does not give; if they persist, the "
             "scheduler runs with another configuration: pass it with --config"
