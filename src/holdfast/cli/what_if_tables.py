@@ -23,6 +23,8 @@ def print_answer(screen: Screen, answer: WhatIfAnswer) -> None:
         screen.show(_placed(answer))
     if answer.displaced:
         screen.show(_displaced(answer))
+    if answer.lost_reservations:
+        screen.show(_lost_reservations(answer))
     if answer.pending:
         screen.show(_pending(answer))
     if answer.blocked:
@@ -47,6 +49,8 @@ def summary_text(answer: WhatIfAnswer) -> str:
         parts.append(f"{others} displaced")
     if counts["lost"]:
         parts.append(f"{counts['lost']} lost without replacement")
+    if reservations := counts["lostReservations"]:
+        parts.append(f"{number_of(reservations, 'reservation')} lost")
     parts.append(f"{counts['newlyPending']} newly pending")
     if still := counts["pending"] - counts["newlyPending"]:
         parts.append(f"{still} still pending")
@@ -113,6 +117,17 @@ def _displaced(answer: WhatIfAnswer) -> TextTable:
         pod = each.object.removeprefix("Pod/")
         table.add(pod, reason, each.node, made, to, styled=1, style=style)
     _note_more(table, len(answer.displaced))
+    return table
+
+
+def _lost_reservations(answer: WhatIfAnswer) -> TextTable:
+    columns = ("reservation", "reason", "node")
+    table = TextTable("Lost reservations", [Column(each) for each in columns])
+    for each in answer.lost_reservations[:_MOST_ROWS]:
+        reason = f"{each.reason} by {each.by}" if each.by else each.reason
+        name = each.object.removeprefix("Reservation/")
+        table.add(name, reason, each.node, styled=1, style="red")
+    _note_more(table, len(answer.lost_reservations))
     return table
 
 

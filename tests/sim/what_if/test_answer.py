@@ -8,6 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from harness.objects import reservation
+from holdfast.cli.what_if_tables import summary_text
 from holdfast.sim.what_if.page import answer_page
 from sim.what_if.clusters import ask, budget, cluster, node, pod, priority, workload
 
@@ -38,6 +40,20 @@ def test_the_answer_is_as_the_schema_says(case: str) -> None:
     objects, changes = ANSWERS[case]
     data = json.loads(json.dumps(ask(cluster(*objects), **changes).data()))
     jsonschema.validate(data, schema("what_if"), jsonschema.Draft202012Validator)
+
+
+def test_reservations_on_a_node_that_is_removed_are_named_as_lost() -> None:
+    kept, lost = (reservation(name, "1", name) for name in ("kept", "lost"))
+    for each, place in ((kept, "n2"), (lost, "n1")):
+        each["spec"]["template"]["spec"]["nodeName"] = place
+    answer = ask(cluster(*TWO, kept, lost), removals=["n1"])
+    data = answer.data()
+    assert data["lostReservations"] == [
+        {"object": "Reservation/lost", "node": "n1", "reason": "NodeRemoved", "by": ""}
+    ]
+    jsonschema.validate(data, schema("what_if"), jsonschema.Draft202012Validator)
+    assert summary_text(answer).endswith("1 reservation lost, 0 newly pending.")
+    assert "<h2>Lost reservations</h2>" in answer_page(answer)
 
 
 def test_the_schema_is_one() -> None:

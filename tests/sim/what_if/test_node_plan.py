@@ -195,6 +195,11 @@ SHAPES = {
     "n1,cpu=8,memory=1Gi": ["n1", "cpu=8,memory=1Gi"],
     "cpu=8,memory=1Gi;cpu=2": ["cpu=8,memory=1Gi", "cpu=2"],
     "cpu=8,n1": ["cpu=8", "n1"],
+    "cpu=4,memory=8Gi,cpu=16,memory=64Gi": ["cpu=4,memory=8Gi", "cpu=16,memory=64Gi"],
+    "cpu=4,taint:a=b:NoSchedule,taint:a=b:NoExecute,cpu=8": [
+        "cpu=4,taint:a=b:NoSchedule,taint:a=b:NoExecute",
+        "cpu=8",
+    ],
 }
 
 

@@ -293,16 +293,15 @@ def _cascades(lives: RecordedLives) -> dict[int, float]:
             by_owner.setdefault(str(controller.get("uid")), []).append(pod)
     found: dict[int, float] = {}
     for pods in by_owner.values():
-        together: list[PodLife] = []
-        for pod in [*sorted(pods, key=_deletion_began), None]:
-            if pod is not None and (
-                not together or _deletion_began(pod) - _deletion_began(together[-1]) <= _CASCADE
-            ):
-                together.append(pod)
-                continue
-            if len(together) > 1 and any(each.bound is None for each in together):
-                found |= {id(each): _deletion_began(together[0]) for each in together}
-            together = [pod] if pod is not None else []
+        cascades: list[list[PodLife]] = []
+        for pod in sorted(pods, key=_deletion_began):
+            if cascades and _deletion_began(pod) - _deletion_began(cascades[-1][-1]) <= _CASCADE:
+                cascades[-1].append(pod)
+            else:
+                cascades.append([pod])
+        for cascade in cascades:
+            if len(cascade) > 1 and any(each.bound is None for each in cascade):
+                found |= {id(each): _deletion_began(cascade[0]) for each in cascade}
     return found
 
 

@@ -72,6 +72,21 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True)
+class LostReservation:
+    """A reservation that had capacity on a node and loses it for good."""
+
+    object: str
+    node: str
+    reason: str
+    """As of a displaced pod."""
+    by: str = ""
+    """The preemptor."""
+
+    def data(self) -> dict[str, Any]:
+        return {"object": self.object, "node": self.node, "reason": self.reason, "by": self.by}
+
+
+@dataclass(frozen=True, slots=True)
 class StillPending:
     """A pod or reservation without a node."""
 
@@ -119,6 +134,7 @@ class WhatIfAnswer:
     after: ClusterCapacity
     placed: list[Placed] = field(default_factory=list)
     displaced: list[Displaced] = field(default_factory=list)
+    lost_reservations: list[LostReservation] = field(default_factory=list)
     pending: list[StillPending] = field(default_factory=list)
     blocked: list[BlockedEviction] = field(default_factory=list)
     nodes: list[ChangedNode] = field(default_factory=list)
@@ -142,6 +158,7 @@ class WhatIfAnswer:
             "preempted": sum(each.reason == "Preempted" for each in self.displaced),
             "displaced": len(self.displaced),
             "lost": len(self.lost),
+            "lostReservations": len(self.lost_reservations),
             "pending": len(self.pending),
             "newlyPending": len(self.newly_pending),
             "blockedEvictions": len(self.blocked),
@@ -156,6 +173,7 @@ class WhatIfAnswer:
             "summary": self.counts(),
             "placed": [each.data() for each in self.placed],
             "displaced": [each.data() for each in self.displaced],
+            "lostReservations": [each.data() for each in self.lost_reservations],
             "pending": [each.data() for each in self.pending],
             "blockedEvictions": [_blocked(each) for each in self.blocked],
             "nodes": [each.data() for each in self.nodes],

@@ -88,17 +88,20 @@ def read_counted(text: str) -> tuple[int, str]:
 
 
 def read_shapes(text: str) -> list[str]:
-    """The shapes of `SHAPE,SHAPE`: a part with `=` belongs to the shape of the part before it, which
-    `;` ends as well. `node-7,cpu=8,memory=32Gi` are two shapes."""
+    """The shapes of `SHAPE,SHAPE`: a part with `=` belongs to the shape of the part before it, unless
+    that has such an amount or label already; `;` ends a shape as well. `node-7,cpu=8,memory=32Gi` are
+    two shapes, and so are `cpu=8,memory=32Gi,cpu=16,memory=64Gi`."""
     shapes: list[list[str]] = []
     for group in text.split(";"):
-        is_open = False
+        given: set[str] = set()
         for part in filter(None, (each.strip() for each in group.split(","))):
-            if "=" in part and is_open:
+            key, equals, _ = part.partition("=")
+            if given and equals and (key not in given or key.startswith(_TAINT)):
                 shapes[-1].append(part)
             else:
                 shapes.append([part])
-            is_open = "=" in part
+                given = set()
+            given |= {key} if equals else set()
     if not shapes:
         raise ShapeError(f"expected a shape, such as a node's name or cpu=8,memory=32Gi; got {text!r}")
     return [",".join(each) for each in shapes]

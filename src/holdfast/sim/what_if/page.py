@@ -22,7 +22,8 @@ def answer_page(answer: WhatIfAnswer) -> str:
 <p class="sub">Cluster as of {format_time(answer.time)}</p>
 <ul>{changes}</ul>
 <section class="cards" aria-label="Figures">{_cards(answer)}</section>
-{_plan(answer)}{_placed(answer)}{_displaced(answer)}{_pending(answer)}{_blocked(answer)}{_nodes(answer)}
+{_plan(answer)}{_placed(answer)}{_displaced(answer)}{_lost_reservations(answer)}
+{_pending(answer)}{_blocked(answer)}{_nodes(answer)}
 <h2>Capacity before and after</h2>
 {_capacity(answer)}
 {notes}"""
@@ -89,6 +90,18 @@ def _displaced(answer: WhatIfAnswer) -> str:
         for each in answer.displaced
     ]
     return _section("Displaced", ("pod", "reason", "from", "replaced by", "to"), rows)
+
+
+def _lost_reservations(answer: WhatIfAnswer) -> str:
+    rows = [
+        (
+            each.object.removeprefix("Reservation/"),
+            f"{each.reason} by {each.by}" if each.by else each.reason,
+            each.node,
+        )
+        for each in answer.lost_reservations
+    ]
+    return _section("Lost reservations", ("reservation", "reason", "node"), rows)
 
 
 def _pending(answer: WhatIfAnswer) -> str:

@@ -37,6 +37,7 @@ from holdfast.sim.what_if.answer import (
     PENDING,
     ChangedNode,
     Displaced,
+    LostReservation,
     Placed,
     StillPending,
     WhatIfAnswer,
@@ -63,6 +64,8 @@ from holdfast.snapshot.snapshot_header import is_header
 from holdfast.snapshot.stripping import Stripper
 
 _HOLDS = frozenset((HOLD_LABEL, PREEMPTOR_UID))
+_HOLDING = ("Available", "Waiting")
+"""The phases of reservations that have capacity on a node, or will get what is released there."""
 _CONSTRAINTS = frozenset(("affinity", "topologySpreadConstraints", "resourceClaims"))
 """Fields of a pod's spec by which pods depend on one another, or on particular devices."""
 _EVICTED = 5
@@ -430,6 +433,7 @@ class _Outcome:
         successors = self._successors(displaced)
         replaced = {uid for uid in successors.values() if uid}
         answer.displaced = [each for _, each in sorted(displaced.items(), key=_by_object)]
+        answer.lost_reservations = self._lost_reservations()
         answer.placed = self._placed(replaced)
         answer.pending = self._still_pending(replaced)
         for uid, each in displaced.items():
@@ -450,6 +454,20 @@ class _Outcome:
             reason, by = self._reason(str(key), node)
             found[uid] = Displaced(str(key), self._cluster.workload_of(before), node, reason, by)
         return found
+
+    def _lost_reservations(self) -> list[LostReservation]:
+        found = []
+        for uid, (key, before) in self._log.first.items():
+            if key[:2] != RESERVATION or before is None or _is_hold(key, before):
+                continue
+            phase = (before.get("status") or {}).get("phase")
+            after = self._log.last[uid]
+            has_failed = after is None or (after.get("status") or {}).get("phase") == "Failed"
+            if phase in _HOLDING and has_failed:
+                node = _node_of(key, before)
+                reason, by = self._reason(str(key), node)
+                found.append(LostReservation(str(key), node, reason, by))
+        return sorted(found, key=lambda each: each.object)
 
     def _reason(self, name: str, node: str) -> tuple[str, str]:
         entry = self._events.get(name)
