@@ -197,11 +197,21 @@ def test_volcanos_own_file_is_read_as_it_is() -> None:
     )
 
 
-@pytest.mark.parametrize("actions", ["allocate, reserve", [{"name": "allocate"}, {"name": "reserve"}]])
+@pytest.mark.parametrize(
+    "actions",
+    ["allocate, backfill, reserve", [{"name": "allocate"}, {"name": "backfill"}, {"name": "reserve"}]],
+)
 def test_actions_without_preempt_are_cautioned_against(actions: Any) -> None:
     said = 'actions: "preempt" is not listed: no pod preempts another'
     assert loaded(actions=actions).cautions == (said,)
-    assert loaded(actions="allocate, preempt").cautions == loaded().cautions == ()
+    assert loaded(actions="allocate, backfill, preempt").cautions == loaded().cautions == ()
+
+
+def test_actions_without_backfill_are_cautioned_against() -> None:
+    (said,) = loaded(actions="allocate, preempt").cautions
+    assert said.startswith(
+        'actions: "backfill" is not listed: before a planned reservation starts, only'
+    )
 
 
 def test_actions_without_allocate_are_cautioned_against() -> None:

@@ -61,8 +61,13 @@ _ARGUMENTS: Mapping[str, type[Section]] = {
     "reclaim": NoArguments,
 }
 
-# What kube-scheduler does in any case, and is easily left out by mistake.
-_WITHOUT = {"allocate": "no pod is scheduled", "preempt": "no pod preempts another"}
+# What kube-scheduler does in any case or a default policy counts on, and is easily left out by mistake.
+_WITHOUT = {
+    "allocate": "no pod is scheduled",
+    "preempt": "no pod preempts another",
+    "backfill": "before a planned reservation starts, only pods that fit beside it start on its node, "
+    "not those that end in time",
+}
 
 # Volcano's actions without a counterpart here: pods are enqueued at once, and nothing is shuffled.
 _NOT_NEEDED = frozenset({"enqueue", "shuffle", "elect"})
