@@ -8,6 +8,7 @@ It never blocks, reads no clock and does no I/O; its drivers (`kube`, `local`, `
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 from holdfast.scheduler.actions.allocate import Allocate
@@ -227,6 +228,7 @@ class Scheduler:
             self.gang_failures.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
+        self.failures.settle_reports(partial(self._may_still_place, round_))
         reports = self.cluster.take_reports()
         claims = self.cluster.claims
         if claims.has_decisions:
@@ -314,6 +316,11 @@ class Scheduler:
             if self.guard.ends(passes, unsuccessful, self._tried(), now):
                 break
         return decisions
+
+    def _may_still_place(self, round_: Round, pod: PodRecord) -> bool:
+        """Whether the round goes on and an action may place a pod then that is unschedulable now."""
+        backfill = self._backfill() if self.unfinished else None
+        return backfill is not None and backfill.may_place(round_, pod)
 
     def _tried(self) -> list[PodRecord]:
         """The pods of the last scheduling attempts, which failed."""

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
-from harness.scenarios import actions, play, step
+from harness.scenarios import Played, actions, play, step
 
 AFTER = {"starvingJobTimeThreshold": 10, "backfill": True}
 ESTIMATE = "holdfast.io/run-estimate"
@@ -298,3 +298,39 @@ def test_easy_backfill_protects_the_first_starving_job_only(
         assert played.times("short", "long") == [starts["short"], starts["long"]]
     else:
         assert all(at is None or at >= 90 for at in played.times("short", "long"))
+
+
+# What pods are told that another action places
+
+FAILED = "FailedScheduling"
+
+
+def told(played: Played, name: str) -> tuple[list[str], list[float]]:
+    """The reasons of a pod's events, and when the timeline has it as unschedulable."""
+    found = [reason for reason in played.reasons(name) if reason in ("Scheduled", FAILED)]
+    return found, [t for t, _ in played.events(f"Pod/default/{name}", "Unschedulable")]
+
+
+@pytest.mark.parametrize("policy", ["node", "amount"])
+def test_a_pod_that_is_backfilled_in_the_round_is_not_reported_as_unschedulable(policy: str) -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 30, "40s")]
+    given += [estimated("long", 60, "40s")]
+    played = play(given, config=actions(**AFTER, hold=policy), until=80)
+    assert played.times("small", "long") == [40, None]
+    assert told(played, "small") == (["Scheduled"], [])
+    assert told(played, "long") == ([FAILED], [40])
+    assert played.message("long").startswith("0/1 nodes are available")
+
+
+def test_members_that_are_backfilled_are_not_reported_as_unschedulable() -> None:
+    given = [*busy("n1", 30, 30, 90), pod("big", 3), pod_group("g", 2)]
+    members = gang("g", 2, at="40s", annotations={ESTIMATE: "20s"}, runs_for="20s")
+    played = play(given, members, config=actions(**AFTER), until=60)
+    assert [told(played, name) for name in ("g-0", "g-1")] == [(["Scheduled"], [])] * 2
+
+
+def test_a_pod_that_waited_before_it_was_backfilled_keeps_its_earlier_report() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 30, "20s")]
+    played = play(given, config=actions(**AFTER), until=60)
+    assert played.times("small") == [30]
+    assert told(played, "small") == ([FAILED, "Scheduled"], [20])

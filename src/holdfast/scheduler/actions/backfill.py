@@ -98,12 +98,17 @@ class Backfill(Action):
         holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
         return bool(reservations.calendar or holds)
 
+    def may_place(self, round_: Round, pod: PodRecord) -> bool:
+        """Whether it places the pod if there is a row for it."""
+        if pod.reservation is not None or not self.is_possible(round_):
+            return False
+        is_trusted = round_.cluster.jobs.estimates.is_trusted(pod)
+        return is_trusted and self._run_time(round_, pod) is not None
+
     def find_rows(self, round_: Round, pod: PodRecord) -> list[int]:
         """The rows on which a pod with a run-time estimate could be placed now, the best first. Changes
         nothing."""
-        if not self.is_possible(round_):
-            return []
-        if pod.reservation is not None or not round_.cluster.jobs.estimates.is_trusted(pod):
+        if not self.may_place(round_, pod):
             return []
         if round_.cluster.settings.backfills and round_.cluster.reservations.starvation_holds:
             round_.hold_reconciler.refresh_starts()
@@ -156,9 +161,7 @@ class Backfill(Action):
     def _rows_for(self, round_: Round, pod: PodRecord, until: Floats) -> list[int]:
         """The rows for the pod, the best first: that of its own hold if reservations are planned there,
         then those with the least capacity left over."""
-        job = round_.cluster.jobs.of(pod)
-        is_interrupted = job is not None and job.interrupted
-        estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimates.of(pod)
+        estimate = self._run_time(round_, pod)
         if estimate is None:
             return []
         nodes, planner = round_.cluster.nodes, round_.hold_planner
@@ -176,7 +179,7 @@ class Backfill(Action):
         if round_.search.placement is not None:
             in_time &= round_.search.placement
         in_time &= planner.suitable(column, pod)
-        if not is_interrupted:
+        if not self._is_interrupted(round_, pod):
             self._leave_planned(round_, pod, round_.now + estimate, in_time)
         rows = np.flatnonzero(in_time)
         if not len(rows):
@@ -187,6 +190,14 @@ class Backfill(Action):
             key=lambda each: (each[0] != own, each[1], nodes.name(each[0])),
         )
         return [row for row, _ in order]
+
+    def _run_time(self, round_: Round, pod: PodRecord) -> float | None:
+        """The run-time estimate that counts here; None if there is none."""
+        return 0.0 if self._is_interrupted(round_, pod) else round_.cluster.jobs.estimates.of(pod)
+
+    def _is_interrupted(self, round_: Round, pod: PodRecord) -> bool:
+        job = round_.cluster.jobs.of(pod)
+        return job is not None and job.interrupted
 
     def _own_row(self, round_: Round, pod: PodRecord) -> int:
         """The row of the pod's own hold, if reservations are planned there and it has no other hold:

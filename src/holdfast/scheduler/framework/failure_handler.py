@@ -2,10 +2,14 @@
 
 Where no node is feasible, or a plugin refuses the pod, the pod is unschedulable until a change that can
 help against the plugins concerned. Where a plugin raises or asks for a retry, it is in back-off.
+
+A pod that one action finds no node for may get one from another action of the same round, such as
+backfill. So the conditions and events of unschedulable pods are decided when the round ends, and those
+of pods that are bound by then are dropped (`settle_reports`).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from holdfast.api import names
@@ -24,6 +28,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 PREEMPTED = "0/1 nodes are available: 1 preempted."
 """The condition message of a victim that waited in Permit."""
+_UNSCHEDULABLE = "Unschedulable"
 _EVENT_LIMIT = 1024
 """The longest message of an Event; the condition has it in full."""
 
@@ -40,6 +45,15 @@ class Refusal(NamedTuple):
         text = self.message if self.has_failed else with_name(self.plugin, self.message)
         failed = self.has_failed
         return Verdict(text, frozenset((self.plugin,)), error=failed, has_failed=failed)
+
+
+class _UnschedulableReport(NamedTuple):
+    """The condition and the events of an unschedulable pod, of the current round."""
+
+    pod: PodRecord
+    message_before: str
+    """The message of its condition before the round."""
+    decisions: list[Decision]
 
 
 def with_name(plugin: str, message: str) -> str:
@@ -62,14 +76,20 @@ class FailureHandler:
         self.refused_nominated: dict[str, PodRecord] = {}
         """Pods with a nominated node that their queue did not admit or that were refused with their
         job, by uid; see `Preemption.end_nominations`."""
+        self._reports: dict[str, _UnschedulableReport] = {}
+        """By uid."""
+        self._held_back: list[Decision] = []
+        """Decisions of these reports, from earlier parts of the round."""
         self.terse = False
         """Whether so many pods were woken up that conditions of those that stay unschedulable are not
         updated."""
 
     def new_round(self) -> None:
-        """Allows plugins that failed to be asked again."""
+        """Allows plugins that failed to be asked again. What was held back in the round before is
+        reported."""
         self._cluster.plugin_errors.round += 1
         self.refusals.clear()
+        self.settle_reports(lambda pod: False)
 
     # Why a pod is unschedulable
 
@@ -138,6 +158,34 @@ class FailureHandler:
             pod.rejected_by = why.plugins
             self.set_condition(pod, why.reasons, now, "SchedulerError")
 
+    def settle_reports(self, may_be_placed: Callable[[PodRecord], bool]) -> None:
+        """Drops the conditions and events of pods that are bound now, or are gone; holds back those
+        of pods that a later part of the round may place."""
+        decisions = self._decisions
+        decisions[:0], self._held_back = self._held_back, []
+        reports, self._reports = self._reports, {}
+        dropped: set[int] = set()
+        held_back: set[int] = set()
+        for uid, report in reports.items():
+            if not self._is_unschedulable(report.pod):
+                dropped.update(map(id, report.decisions))
+                if report.pod.phase is Phase.ASSUMED:
+                    report.pod.condition_message = report.message_before
+            elif may_be_placed(report.pod):
+                held_back.update(map(id, report.decisions))
+                self._reports[uid] = report
+        if held_back:
+            self._held_back = [each for each in decisions if id(each) in held_back]
+        if left_out := dropped | held_back:
+            decisions[:] = [each for each in decisions if id(each) not in left_out]
+
+    def _is_unschedulable(self, pod: PodRecord) -> bool:
+        """Whether the pod exists and is not bound. One that waits in Permit may have lost another node
+        in the same round, so its report stays."""
+        exists = pod.reservation is not None or self._cluster.pods.get(pod.uid) is pod
+        is_bound = pod.phase is Phase.ASSIGNED or (pod.phase is Phase.ASSUMED and pod.bind_decided)
+        return exists and not is_bound
+
     # What becomes of it
 
     def handle_unschedulable(
@@ -147,7 +195,7 @@ class FailureHandler:
         message: str,
         plugins: Collection[str],
         now: float,
-        condition: str = "Unschedulable",
+        condition: str = _UNSCHEDULABLE,
         next_scout: bool = False,
         column: ClassColumn | None = None,
     ) -> None:
@@ -207,7 +255,7 @@ class FailureHandler:
             self._queue.forget(pod)
             return
         self._queue.retry_later(pod, now, is_error=False)
-        self.set_condition(pod, PREEMPTED, now, "Unschedulable")
+        self.set_condition(pod, PREEMPTED, now, _UNSCHEDULABLE)
 
     def handle_not_admitted(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
         """The pod's queue does not admit it."""
@@ -248,6 +296,7 @@ class FailureHandler:
         as before."""
         if pod.condition_message == message:
             return
+        before, first = pod.condition_message, len(self._decisions)
         pod.condition_message = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
         if pod.reservation is not None:
@@ -259,6 +308,11 @@ class FailureHandler:
             counted = about_reservations(message)
             if counted:
                 self._emit(pod, "FailedScheduling-Reservation", counted)
+        if reason == _UNSCHEDULABLE:
+            report = self._reports.setdefault(pod.uid, _UnschedulableReport(pod, before, []))
+            report.decisions.extend(self._decisions[first:])
+        elif self._reports:
+            self._reports.pop(pod.uid, None)  # it comes before this, and is no longer held back
 
     def _emit(self, pod: PodRecord, reason: str, message: str) -> None:
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
