@@ -21,3 +21,15 @@ def test_ties_are_broken_by_the_order_of_nodes_not_of_the_pods_on_them() -> None
     cluster = PlayedCluster(SETUP, START)
     cluster.load(objects)
     assert [each.node for each in cluster.rest() if each.event == BOUND] == ["n0"]
+
+
+def test_pods_of_manifests_have_no_status() -> None:
+    running = pod("running", "2", nodeName="n0")
+    objects = [node("n0", cpu="4", uid="n0"), running, pod("p", "1", schedulerName="default-scheduler")]
+    for raw in objects:
+        raw["metadata"].setdefault("uid", raw["metadata"]["name"])
+        if raw["kind"] == "Pod":
+            raw.pop("status", None)
+    cluster = PlayedCluster(SETUP, START)
+    cluster.load(objects)
+    assert [each.node for each in cluster.rest() if each.event == BOUND] == ["n0"]

@@ -72,7 +72,7 @@ class PlayedCluster(ClusterParts):
     def load(self, objects: Iterable[Raw]) -> list[tuple[Key, Raw]]:
         """Loads objects that were there before, in the order in which a scheduler reads kinds when it
         starts: ties between nodes depend on it. Returns them in this order."""
-        found = [(_key_of(raw), _versioned(raw)) for raw in objects]
+        found = [(_key_of(raw), _complete(raw)) for raw in objects]
         found.sort(key=lambda item: _ORDER.get(item[0][:2], len(_ORDER)))
         self.store.load(found)
         for key, raw in found:
@@ -155,12 +155,15 @@ class PlayedCluster(ClusterParts):
         raise NotSettled("the scheduler does not come to rest")
 
 
-def _versioned(raw: Raw) -> Raw:
-    """As a server has it, with a version, which tools that tidy a dump remove."""
+def _complete(raw: Raw) -> Raw:
+    """As a server has it, with a version, which tools that tidy a dump remove; a pod with a status,
+    which a manifest does not have."""
     metadata = raw["metadata"]
-    if metadata.get("resourceVersion"):
-        return raw
-    return {**raw, "metadata": {**metadata, "resourceVersion": "0"}}
+    if not metadata.get("resourceVersion"):
+        raw = {**raw, "metadata": {**metadata, "resourceVersion": "0"}}
+    if raw["kind"] == "Pod" and not raw.get("status"):
+        raw = {**raw, "status": {}}
+    return raw
 
 
 def _key_of(raw: Raw) -> Key:
