@@ -390,3 +390,14 @@ def test_a_starving_gang_beside_a_schedule_gets_a_hold_or_the_reason(nodes: int,
     planned = "its capacity is planned for ReservationSchedule/minutely; no capacity was reserved"
     assert len(messages) == 1
     assert (planned in messages) == (reason == "CannotReserve")
+
+
+@pytest.mark.parametrize(("cpu", "evicted"), [(3, 1), (4, 1), (5, 2)])  # the last do not fit together
+def test_a_node_is_preferred_on_which_another_plan_evicts_the_same_pods(cpu: int, evicted: int) -> None:
+    preempts = {"holdfast.io/before-start": "Preempt", "holdfast.io/lead": "5m"}
+    full = [pod(f"full-{i}", 8, nodeName=f"n{i}") for i in range(2)]
+    plans = [window(f"w{i}", 60, cpu, annotations=dict(preempts)) for i in range(2)]
+    played = play(node("n0", 8), node("n1", 8), full, plans, until=HOUR + 1)
+    assert [starts(played, f"w{i}") for i in range(2)] == [[(HOUR, "Available")]] * 2
+    gone = [each for each in range(2) if played.events(f"Pod/default/full-{each}", "Evicted")]
+    assert len(gone) == evicted

@@ -196,24 +196,41 @@ class PlanSearch:
         return -1
 
     def _best_with_victims(self, planned: PlannedReservation, rows: Bools, standing: Standing) -> int:
-        """The row on which the plan fits if the fewest pods of lower priority are evicted; -1 if there
-        is none. Rows that lack less come first; a row is left out if it needs as many as the best one
-        even if all its pods are as large as the largest of all."""
+        """The row on which the plan fits if the fewest pods of lower priority are evicted beside those
+        that other plans evict there; -1 if there is none. Rows of plans that evict come first, then
+        those that lack less; any other row is left out if it needs as many as the best one even if all
+        its pods are as large as the largest of all."""
         pod, lacks = planned.reservation.pod, self._lacks(planned, standing)
         assert pod is not None
         rows &= self._nodes.lowest[: len(rows)] < pod.cls.priority
         least = self._least_victims(planned, standing)
+        evicted = self._evicted_by_others(planned, standing)
         best, fewest = -1, math.inf
-        for row in np.argsort(np.where(rows, lacks, np.inf), kind="stable")[: int(rows.sum())].tolist():
-            if least[row] >= fewest:
+        order = np.argsort(np.where(rows, lacks, np.inf), kind="stable")[: int(rows.sum())].tolist()
+        for row in sorted(order, key=lambda row: row not in evicted) if evicted else order:
+            if row not in evicted and least[row] >= fewest:
                 continue
             if self._fits.on(planned, row, standing).feasible == "True":
-                victims = len(self._fits.victims(planned, row, standing))
+                others = evicted.get(row, frozenset())
+                found = self._fits.victims(planned, row, standing)
+                victims = sum(each.uid not in others for each in found)
                 if victims < fewest:
                     best, fewest = int(row), victims
-                if fewest <= 1:
+                if fewest <= (0 if row in evicted else 1):
                     break
         return best
+
+    def _evicted_by_others(
+        self, planned: PlannedReservation, standing: Standing
+    ) -> dict[int, frozenset[str]]:
+        """The uids of the pods that plans which overlap with this one evict, by row."""
+        found: dict[int, frozenset[str]] = {}
+        for row, plans in standing.overlapping(planned).items():
+            evicting = [p for p in plans if p.reservation.calendar.before == BeforeStart.PREEMPT]
+            victims = [pod for each in evicting for pod in self._fits.victims(each, row, standing)]
+            if victims:
+                found[row] = frozenset(pod.uid for pod in victims)
+        return found
 
     def _least_victims(self, planned: PlannedReservation, standing: Standing) -> NDArray[np.float64]:
         """How many pods a row has to lose at least to have what the reservation takes."""
