@@ -29,7 +29,7 @@ CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 """
-EXPECT = "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, bound: {p1: n2}}\n"
+EXPECT = "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, phases: {p1: Running}}\n"
 DUMP = """
 apiVersion: v1
 kind: List
@@ -140,6 +140,55 @@ def test_queues_below_one_that_does_not_exist_are_a_warning(tmp_path: Path) -> N
         "warning: Queue/research: spec.parent: its parent compny does not exist, so that nothing above "
         "it limits it; did you mean company?"
     ]
+
+
+MISSPELT = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4"}}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  labels: {koordinator.sh/qosclass: LSR}
+  annotations:
+    scheduling.koordinator.sh/reservation-affinty: "{}"
+    scheduling.koordinator.sh/of-another-version: "1"
+    holdfast.io/run-estimate: 5m
+spec: {containers: [{name: main}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec:
+  template:
+    metadata: {annotations: {gang.scheduling.koordinator.sh/min-availble: "2"}}
+    spec: {restartPolicy: Never, containers: [{name: main}]}
+"""
+
+
+def test_names_of_labels_and_annotations_that_are_almost_known_are_warnings(tmp_path: Path) -> None:
+    file = written(tmp_path, "s.yaml", MISSPELT)
+    done = call("simulate", file)
+    pod, job = (
+        f"{file}: document 2, line 4: Pod/default/p",
+        f"{file}: document 3, line 15: Job/default/j",
+    )
+    gang, ours = "gang.scheduling.koordinator.sh", "scheduling.koordinator.sh"
+    assert done.err.splitlines() == [
+        f"warning: {pod}: metadata.labels[koordinator.sh/qosclass]: is ignored; did you mean "
+        "koordinator.sh/qosClass?",
+        f"warning: {pod}: metadata.annotations[{ours}/reservation-affinty]: is ignored; did you mean "
+        f"{ours}/reservation-affinity?",
+        f"warning: {job}: spec.template.metadata.annotations[{gang}/min-availble]: is ignored; did you "
+        f"mean {gang}/min-available?",
+    ]
+
+
+def test_a_pod_of_a_scheduler_that_no_profile_is_for_says_so(tmp_path: Path) -> None:
+    spec = "spec: {schedulerName: foo, containers: [{name: c}]}"
+    pod = f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, {spec}}}"
+    done = call("simulate", written(tmp_path, "s.yaml", pod))
+    assert "no profile of the configuration is for its scheduler foo" in done.out
 
 
 def test_a_malformed_ratio_of_limits_is_a_warning(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The tables of `holdfast simulate`: timeline, the state at the end, figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api.names import SIM_RUNS_FOR
@@ -39,7 +39,7 @@ def print_run(screen: Screen, result: Result, title: str | None = None) -> None:
     screen.show(_timeline(result.timeline))
     pods = [raw for raw in result.objects if raw["kind"] == "Pod"]
     if pods:
-        screen.show(_pods(pods))
+        screen.show(_pods(pods, result.other_schedulers))
     if result.node_usage.reservations.lives:
         screen.show(_reservations(result))
     nodes = [raw for raw in result.objects if raw["kind"] == "Node"]
@@ -109,7 +109,7 @@ def _detail(entry: TimelineEntry) -> str:
     return ": ".join(part for part in (place, entry.message) if part)
 
 
-def _pods(pods: Sequence[dict[str, Any]]) -> TextTable:
+def _pods(pods: Sequence[dict[str, Any]], others: Collection[str]) -> TextTable:
     table = TextTable(
         "Pods at the end", [Column("pod"), Column("phase", wraps=False), Column("node"), Column("why")]
     )
@@ -119,11 +119,17 @@ def _pods(pods: Sequence[dict[str, Any]]) -> TextTable:
             phase = "Terminating"
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         node = pod["spec"].get("nodeName", "")
-        table.add(name, phase, node, _why(pod), styled=1, style=_STYLES.get(phase, _PHASE_STYLE))
+        table.add(
+            name, phase, node, _why(pod, others), styled=1, style=_STYLES.get(phase, _PHASE_STYLE)
+        )
     return table
 
 
-def _why(pod: dict[str, Any]) -> str:
+def _why(pod: dict[str, Any], others: Collection[str]) -> str:
+    """Its message. `others` are the names of schedulers that no profile is for."""
+    scheduler = pod["spec"].get("schedulerName")
+    if scheduler in others and not pod["spec"].get("nodeName"):
+        return f"no profile of the configuration is for its scheduler {scheduler}"
     if pod["status"].get("message"):
         return str(pod["status"]["message"])
     for condition in pod["status"].get("conditions") or []:

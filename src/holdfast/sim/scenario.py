@@ -28,6 +28,7 @@ from holdfast.scheduler.jobs.estimates import estimate_problem
 from holdfast.sim.clock import start_time, timing
 from holdfast.sim.document_fields import described
 from holdfast.sim.expect import Expectation, read_expectation, unknown_nodes
+from holdfast.sim.misspelt_names import misspelt_names
 from holdfast.sim.scenario_actions import (
     STEP,
     Apply,
@@ -120,6 +121,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     notes.extend(_ignored_estimates(actions))
     notes.extend(_queues_without_parent(actions))
     notes.extend(_malformed_ratios(actions))
+    notes.extend(_misspelt_names(actions))
     start = start_time(given)
     return Scenario(tuple(actions), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
@@ -255,6 +257,21 @@ def _malformed_ratios(actions: Sequence[ScenarioAction]) -> Iterator[str]:
             limit_to_allocatable(annotations.get(names.LIMIT_TO_ALLOCATABLE) or "{}")
         except InvalidObject as error:
             yield f"warning: {error.within(object_name(raw))}"
+
+
+def _misspelt_names(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A warning about labels and annotations that nothing reads because of a letter or two."""
+    found = []
+    for planned, raw in _objects(actions):
+        parts = [*_pod_metadata(raw)] if raw["kind"] != "Pod" else []
+        for path, metadata in (("", raw["metadata"]), *parts):
+            found += [
+                f"{planned.origin}: {object_name(raw)}: {path}{each}"
+                for each in misspelt_names(metadata)
+            ]
+    yield from (f"warning: {each}" for each in found[:_SHOWN])
+    if more := len(found[_SHOWN:]):
+        yield f"warning: and {number_of(more, 'more misspelt name')}"
 
 
 def _pod_metadata(raw: Raw) -> Iterator[tuple[str, Raw]]:

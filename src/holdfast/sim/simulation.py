@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
+from holdfast.api.names import DEFAULT_SCHEDULER
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Raw
@@ -62,6 +63,8 @@ class Result:
     """When pods that were pending at the start already were created: less than 0."""
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
+    other_schedulers: frozenset[str] = frozenset()
+    """The scheduler names of pods that no profile is for."""
     endless_job_pods: int = 0
     """Pods of Jobs that run at the end, and would for ever."""
 
@@ -125,6 +128,7 @@ class Simulation:
             waits=world.figures.waits,
             created_before=world.figures.created_before,
             plugin_errors=list(self.plugin_errors.values()),
+            other_schedulers=self._other_schedulers(),
             endless_job_pods=world.kubelets.endless_job_pods(),
         )
 
@@ -243,6 +247,11 @@ class Simulation:
         self._executor.carry_out(decision)
         if problems := audit.end():
             raise self.world.broken(problems)
+
+    def _other_schedulers(self) -> frozenset[str]:
+        pods = self.world.objects.scan("", "Pod")
+        found = {pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER for pod in pods}
+        return frozenset(name for name in found if not self.world.setup.serves(name))
 
     def _look(self) -> None:
         """Compares what is with what the scenario expects."""
