@@ -151,6 +151,7 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         ([*PLAIN, "--owner", "size>3"], "--owner: size: pod labels do not support > and <"),
         (["deploy"], "SOURCE: expected deployment/NAME, got 'deploy'"),
         (["deploymnt/web"], "SOURCE: cannot reserve for 'deploymnt'; did you mean deployment?"),
+        (["cronjob/report"], "SOURCE: cannot reserve for 'cronjob'; known: deployment, job"),
         (["cats/tom"], "SOURCE: cannot reserve for 'cats'; known: deployment, job"),
         (["deployment/web", "-f", "x.yaml"], "--filename: cannot be given together with a SOURCE"),
         (["-f", "nothing.yaml"], "nothing.yaml: No such file or directory"),

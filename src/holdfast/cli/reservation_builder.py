@@ -242,7 +242,9 @@ def find_workload(text: str) -> tuple[KindInfo, str]:
     known = {alias: each.info for each in _WORKLOADS for alias in each.info.command_names}
     info = known.get(kind.lower())
     if info is None:
-        hint = did_you_mean(kind, WORKLOAD_TITLES, f"known: {', '.join(WORKLOAD_TITLES)}")
+        titles = f"known: {', '.join(WORKLOAD_TITLES)}"
+        is_kind = any(kind.lower() in each.command_names for each in KINDS.values())
+        hint = f"; {titles}" if is_kind else did_you_mean(kind, WORKLOAD_TITLES, titles)
         raise Failure(1, [f"SOURCE: cannot reserve for {kind!r}{hint}"])
     if not slash or not name:
         raise Failure(1, [f"SOURCE: expected {info.singular}/NAME, got {text!r}"])
