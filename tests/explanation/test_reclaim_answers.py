@@ -136,8 +136,8 @@ def test_explain_agrees_with_the_next_round(objects: list[Raw]) -> None:
 
 def test_what_it_reclaims_once_others_have_is_not_told_of_the_next_round() -> None:
     """First the gang reclaims, since its queue comes first; the pod does when those have gone."""
-    owned = {"guarantee": {"resource": {"cpu": "1"}}, "deserved": {"cpu": "2"}}
-    fixed = {"reclaimable": False, "deserved": {"cpu": "2"}}
+    owned: Raw = {"guarantee": {"resource": {"cpu": "1"}}, "deserved": {"cpu": "2"}}
+    fixed: Raw = {"reclaimable": False, "deserved": {"cpu": "2"}}
     objects = [
         *(node(name, cpu="4") for name in ("n0", "n1")),
         queue("a", priority=1, **fixed),
