@@ -129,6 +129,11 @@ def test_a_reservation_of_devices_is_described_with_them(cluster: ServedCluster)
     assert "resourceclaimtemplate.resource.k8s.io/two-devices created" in done.err
     cluster.settle()
     described = cluster("describe", "reservation", "two").out
+    asked = "deviceclass.resource.kubernetes.io/gpu=2"
+    (line,) = [each for each in described.splitlines() if each.startswith("Requests:")]
+    assert line.split() == ["Requests:", asked]
+    header, row = cluster("get", "rsv", "two", "-o", "wide").rows()
+    assert "REQUESTS" in header and asked in row
     lines = [line.split(maxsplit=1) for line in described.splitlines() if f"{DRIVER}/gpu-2/" in line]
     assert lines == [[f"{DRIVER}/gpu-2/gpu-{i}", "held"] for i in (0, 1)]
     entry = [{"name": "devices", "resourceClaimTemplateName": "two-devices"}]

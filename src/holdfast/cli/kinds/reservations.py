@@ -2,6 +2,7 @@
 reservations.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from math import floor
 from typing import Any, ClassVar
@@ -15,6 +16,8 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import (
     AT_END,
     BEFORE_START,
+    DEFAULT_NAMESPACE,
+    DEVICE_CLASS_RESOURCE_PREFIX,
     HELD_DEVICES,
     HOLD_EXPECTED_START,
     HOLD_JOB,
@@ -45,7 +48,8 @@ from holdfast.cli.printing import (
 from holdfast.kube.errors import KubernetesError
 from holdfast.local.apiserver.tables.columns import human_duration, selector_text
 
-_RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
+_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
+_CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -66,6 +70,7 @@ class ReservationKind(PlainKind):
         OutputColumn("FOR", wide=True),
         OutputColumn("ONCE", wide=True),
         OutputColumn("POLICY", wide=True),
+        OutputColumn("REQUESTS", wide=True),
         OutputColumn("MESSAGE", wide=True),
     )
 
@@ -86,8 +91,18 @@ class ReservationKind(PlainKind):
             " | ".join(owner_text(owner) for owner in spec.get("owners") or ()),
             _yes(spec.get("allocateOnce", True)),
             spec.get("allocatePolicy") or "",
+            pairs(requests(spec.get("template"))),  # with devices: see `filled`
             message(raw),
         ]
+
+    async def filled(self, server: ObjectLister, objects: Sequence[Raw], now: float) -> list[list[str]]:
+        cells = await super().filled(server, objects, now)
+        names = [column.name for column in self.columns]
+        if "REQUESTS" in names:
+            at, devices = names.index("REQUESTS"), await _requested_devices(server, objects)
+            for row, requested in zip(cells, devices, strict=True):
+                row[at] = ",".join(filter(None, (row[at], *requested)))
+        return cells
 
     async def describe(self, server: ObjectLister, raw: Raw) -> str:
         now = server.now()
@@ -110,7 +125,9 @@ class ReservationKind(PlainKind):
             text.field("Expires", _expiry_with_time(raw, now))
         _describe_calendar(text, raw, now)
         text.listed("Taints", [taint_text(taint) for taint in spec.get("taints") or ()])
-        text.field("Requests", pairs(requests(spec.get("template"))))
+        (devices,) = await _requested_devices(server, [raw])
+        requested = (pairs(requests(spec.get("template"))), *devices)
+        text.field("Requests", ",".join(filter(None, requested)))
         pod = (spec.get("template") or {}).get("spec") or {}
         if pod.get("nodeName"):
             text.field("Requested Node", pod["nodeName"])
@@ -134,10 +151,51 @@ class ReservationKind(PlainKind):
         return has_ended(raw)
 
 
+async def _requested_devices(server: ObjectLister, objects: Sequence[Raw]) -> list[list[str]]:
+    """Of each reservation, the devices that its claims request, by the extended resources of their
+    classes: `deviceclass.resource.kubernetes.io/gpu=2`."""
+    if not any(map(_claims_of, objects)):
+        return [[] for _ in objects]
+    specs: dict[tuple[str, str, str], Raw] = {}
+    for info, field in ((_CLAIM_TEMPLATE, "resourceClaimTemplateName"), (_CLAIM, "resourceClaimName")):
+        with suppress(KubernetesError):
+            for each in (await server.listed(info))[0]:
+                metadata, spec = each["metadata"], each.get("spec") or {}
+                key = field, metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
+                specs[key] = (spec.get("spec") or {}) if info is _CLAIM_TEMPLATE else spec
+    found = []
+    for raw in objects:
+        template = (raw.get("spec") or {}).get("template") or {}
+        namespace = (template.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE
+        wanted = [
+            specs.get((field, namespace, str(entry[field])), {})
+            for entry in _claims_of(raw)
+            for field in ("resourceClaimTemplateName", "resourceClaimName")
+            if entry.get(field)
+        ]
+        devices = [(spec.get("devices") or {}).get("requests") or () for spec in wanted]
+        found.append([_device_request(each) for part in devices for each in part])
+    return found
+
+
+def _claims_of(raw: Raw) -> list[Raw]:
+    template = (raw.get("spec") or {}).get("template") or {}
+    return (template.get("spec") or {}).get("resourceClaims") or []
+
+
+def _device_request(request: Raw) -> str:
+    alternatives = [request["exactly"]] if request.get("exactly") else request.get("firstAvailable")
+    return " or ".join(
+        f"{DEVICE_CLASS_RESOURCE_PREFIX}{each.get('deviceClassName')}="
+        f"{'all' if each.get('allocationMode') == 'All' else each.get('count', 1)}"
+        for each in alternatives or ()
+    )
+
+
 async def _devices(server: ObjectLister, raw: Raw) -> list[list[str]]:
     """The devices that a reservation holds by its claims, and whether an owner uses them."""
     try:
-        claims, _ = await server.listed(_RESOURCE_CLAIM)
+        claims, _ = await server.listed(_CLAIM)
     except KubernetesError:
         return []
     found = []
