@@ -291,8 +291,8 @@ RESERVATIONS = (
         "exact-match-unread",
         "an exact match is asked of the resources a pod names",
         "scheduler/reservations/reservation_affinity.py",
-        "self._amounts.get(name, 0) == reservation.amounts_by_name.get(name, 0)",
-        "self._amounts.get(name, 0) >= 0",
+        "        return not (self._exact and self.unequal(reservation))",
+        "        return True",
         ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
