@@ -328,3 +328,17 @@ def test_clients_that_come_at_once_agree_on_tls_in_turns(monkeypatch: pytest.Mon
 
 async def _nothing(request: web.BaseRequest) -> web.StreamResponse:
     return web.Response()
+
+
+def test_a_client_that_goes_before_it_has_read_the_response_is_not_logged(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> Any:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    server.post(PODS, pod("read"))
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as logged:
+        patched.setattr(server.cluster.encoder, "object", gone)
+        line = f"GET {PODS}/read HTTP/1.1"
+        exchanged(server, f"{line}\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+    assert logged == []

@@ -118,8 +118,8 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Responds to invalid HTTP like the real API server. It is not logged, because any client can
-        send it."""
-        if not isinstance(exc, HttpProcessingError):
+        send it; nor is a client that goes before it has read the response."""
+        if not isinstance(exc, HttpProcessingError | ConnectionError):
             self.log_exception("request failed", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was already started")
