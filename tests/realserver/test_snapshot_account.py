@@ -40,6 +40,8 @@ def _grant(server: RealServer) -> None:
             "subjects": [subject],
         },
     )
+    # The server's authorizer sees the binding a moment later.
+    server.wait_until(lambda: _may(server, "list", "", "nodes"))
 
 
 def _may(server: RealServer, verb: str, group: str, resource: str, sub: str = "") -> bool:
