@@ -309,7 +309,11 @@ class Backfill(Action):
 
     def _watch(self, round_: Round, pod: PodRecord) -> None:
         estimate = round_.cluster.jobs.estimates.of(pod)
-        if estimate is not None and self._watched is not None:
+        if self._watched is None:
+            return
+        if estimate is None:  # it may have had one before
+            self._watched.pop(pod.uid, None)
+        else:
             start = round_.now if pod.started is None else pod.started
             self._watched[pod.uid] = start + estimate + LENIENCE
 
