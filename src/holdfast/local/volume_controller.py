@@ -156,7 +156,7 @@ class VolumeController:
         return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
 
     def _default_class(self) -> str:
-        """The name of the default storage class; empty if there is none."""
+        """The name of the default storage class, or nothing."""
         found = self._objects.scan("storage.k8s.io", "StorageClass")
         return default_class([convert(raw, StorageClass) for raw in found])
 

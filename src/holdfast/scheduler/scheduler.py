@@ -338,7 +338,7 @@ class Scheduler:
         return backfill.find_rows(self._round(self.cluster.now), pod) if backfill is not None else []
 
     def backfill_row(self, pod: PodRecord) -> int:
-        """The best of these rows; -1 if there is none."""
+        """The best of these rows, or -1."""
         return next(iter(self.backfill_rows(pod)), -1)
 
     def attempt(

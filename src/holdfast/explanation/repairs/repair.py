@@ -151,7 +151,7 @@ def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> 
 
 
 def _is_replaced(snapshot: ClusterSnapshot, raw: Raw) -> bool:
-    """Whether the pod's controller replaces it when the template changes: nobody has to change it, and
+    """Whether the pod's controller replaces it when the template changes: it need not be changed, and
     it may be gone by then."""
     workload = workload_of(snapshot, raw)
     is_rolled_out = workload is not None and workload.info.kind in _ROLLED_OUT

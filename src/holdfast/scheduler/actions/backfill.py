@@ -179,7 +179,7 @@ class Backfill(Action):
         if round_.search.placement is not None:
             in_time &= round_.search.placement
         in_time &= planner.suitable(column, pod)
-        if not self._is_interrupted(round_, pod):
+        if not round_.cluster.jobs.is_interrupted(pod):
             self._leave_planned(round_, pod, round_.now + estimate, in_time)
         rows = np.flatnonzero(in_time)
         if not len(rows):
@@ -192,12 +192,9 @@ class Backfill(Action):
         return [row for row, _ in order]
 
     def _run_time(self, round_: Round, pod: PodRecord) -> float | None:
-        """The run-time estimate that counts here; None if there is none."""
-        return 0.0 if self._is_interrupted(round_, pod) else round_.cluster.jobs.estimates.of(pod)
-
-    def _is_interrupted(self, round_: Round, pod: PodRecord) -> bool:
-        job = round_.cluster.jobs.of(pod)
-        return job is not None and job.interrupted
+        """The run-time estimate that counts here, if it has one."""
+        jobs = round_.cluster.jobs
+        return 0.0 if jobs.is_interrupted(pod) else jobs.estimates.of(pod)
 
     def _own_row(self, round_: Round, pod: PodRecord) -> int:
         """The row of the pod's own hold, if reservations are planned there and it has no other hold:

@@ -197,7 +197,7 @@ class PlanSearch:
 
     def _best_with_victims(self, planned: PlannedReservation, rows: Bools, standing: Standing) -> int:
         """The row on which the plan fits if the fewest pods of lower priority are evicted beside those
-        that other plans evict there; -1 if there is none. Rows of plans that evict come first, then
+        that other plans evict there, or -1. Rows of plans that evict come first, then
         those that lack less; any other row is left out if it needs as many as the best one even if all
         its pods are as large as the largest of all."""
         pod, lacks = planned.reservation.pod, self._lacks(planned, standing)

@@ -164,8 +164,8 @@ class ReplayScenario:
         return {**raw, "spec": {**raw["spec"], "nodeName": life.node or raw["spec"]["nodeName"]}}
 
     def _annotated(self, life: PodLife, runs_for: float | None, *, keep_status: bool) -> Raw:
-        """The pod with its times as annotations, without finalizers, which nobody would remove, and
-        without the decisions of the recorded scheduler, unless it is kept where it was."""
+        """The pod with its times as annotations, without finalizers, which no controller would
+        remove, and without the decisions of the recorded scheduler, unless it is kept where it was."""
         raw = life.first
         metadata = {
             key: value

@@ -73,7 +73,7 @@ class Displaced:
 
 @dataclass(frozen=True, slots=True)
 class LostReservation:
-    """A reservation that had capacity on a node and loses it for good."""
+    """A reservation that had capacity on a node and does not get it again."""
 
     object: str
     node: str
