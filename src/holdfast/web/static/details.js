@@ -54,9 +54,15 @@ export class Details {
     }
   }
 
+  /** Whether nobody looks at the page; the panel is loaded again when somebody does. */
+  isUnseen() {
+    if (document.hidden && this.loaded) this.app.missed = true;
+    return document.hidden && this.loaded;
+  }
+
   async load() {
     const { shown, view, path } = this;
-    if (!shown) return;
+    if (!shown || this.isUnseen()) return;
     if (!READ.includes(view)) {
       if (!this.explanation) this.explain();
       return;
@@ -73,7 +79,7 @@ export class Details {
       if (shown === this.shown && !this.loaded) fill(this.content, gone("The server cannot be reached. The page tries again."));
       return;
     }
-    if (shown !== this.shown) return;
+    if (shown !== this.shown || this.isUnseen()) return;
     const first = !this.loaded;
     this.loaded = true;
     if (view === "pods" && found?.node && !this.found?.node) this.explanation = null; // it was pending
