@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
         [N1, waiting()],
         "It names volume gone, and is not bound to it. Pod default/p waits: ",
         [],
-        ["delete claim c and create it again without volumeName"],
+        ["delete claim c, create it again without volumeName, and create a volume without a storage"],
     ),
     "its volume is gone": (
         {**claim("c", volume="gone"), "status": {"phase": "Lost"}},

@@ -366,6 +366,14 @@ SITUATIONS: dict[str, Row] = {
         ["limits add up to 8 of 8 cpu allowed (100% of allocatable), and its limit is 4"],
         ["RaiseLimitRatio"],
     ),
+    "limits of a share that is no whole number of bytes": Row(
+        [
+            node("n1", memory="32Gi", annotations={LIMIT: '{"memory": "120%"}'}),
+            limited("p", "1", "1", memory="50Gi"),
+        ],
+        ["of 39321Mi memory allowed (120% of allocatable), and its limit is 50Gi"],
+        ["Resize"],
+    ),
     "limits that a node allows to the pod before it": Row(
         [
             node("n1", cpu="8", annotations={LIMIT: '{"cpu": 188}'}),

@@ -1,4 +1,4 @@
-"""Smaller requests that are advised are the largest that are enough, and of the fewest pods."""
+"""Smaller requests that are advised are the largest that are enough for all pods that need them."""
 
 from __future__ import annotations
 

@@ -787,6 +787,32 @@ def test_a_pod_that_it_must_be_near_is_waited_for_if_it_fits(cpu: str, action: s
         assert advice.text == "wait until default/cache is scheduled, which fits n1; then it fits n1"
 
 
+@pytest.mark.parametrize(
+    ("there", "advised"),
+    [
+        (
+            [storage_class("local")],
+            "delete claim c, create it again without volumeName, and create a volume of storage class "
+            "local for it (what gone stored is lost); then it fits n1",
+        ),
+        (
+            [storage_class("local"), volume_on("free", "n1", "local")],
+            "delete claim c and create it again without volumeName, to be bound to another volume (what "
+            "gone stored is lost); then it fits n1",
+        ),
+        (
+            [storage_class("local") | {"provisioner": "ebs.csi.aws.com"}],
+            "delete claim c and create it again without volumeName, to be bound to another volume (what "
+            "gone stored is lost); then it fits n1",
+        ),
+    ],
+)
+def test_a_lost_claim_needs_a_volume_unless_there_is_one(there: list[Raw], advised: str) -> None:
+    lost = claim("c", volume="gone", kind="local") | {"status": {"phase": "Lost"}}
+    (advice,) = as_they_are("Pod", "p", N1, lost, pod("p", volumes=using("c")), *there).advice
+    assert advice.text == advised
+
+
 def test_a_claim_in_another_namespace_is_named() -> None:
     elsewhere = claim("c")
     elsewhere["metadata"]["namespace"] = "other"

@@ -61,9 +61,13 @@ def annotated(**annotations: str) -> Raw:
     return {"annotations": annotations}
 
 
-def limited(name: str, cpu: str, limit: str) -> Raw:
+def limited(name: str, cpu: str, limit: str, memory: str = "") -> Raw:
     raw = pod(name, cpu)
-    raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit}
+    resources = raw["spec"]["containers"][0]["resources"]
+    resources["limits"] = {"cpu": limit}
+    if memory:
+        resources["limits"]["memory"] = memory
+        resources["requests"]["memory"] = "1Gi"
     return raw
 
 

@@ -8,6 +8,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import DEFAULT_STORAGE_CLASS_ANNOTATION
 from holdfast.explanation.advice.misspellings import missing_class
 from holdfast.explanation.facts.pod_owners import controller_of
+from holdfast.explanation.repairs.claim_volumes import NO_PROVISIONER, is_provisioned
 from holdfast.explanation.repairs.repair import CLAIM, STORAGE_CLASS, bound_claim
 from holdfast.kube.object_client import Raw
 from holdfast.local.workloads.replica_set import wanted_replicas
@@ -15,7 +16,6 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _PROVISIONER, _DEFAULT = "PROVISIONER", "standard"
 """What stands for the provisioner of a storage class, and the name of a default class."""
 _STATEFUL_SET = KINDS["apps/v1", "StatefulSet"]
@@ -52,10 +52,10 @@ def ways_to_a_volume(
         by_class = _default_class(snapshot, pod)
         text = f"name a storage class in claim {claim}, or create a volume for it"
         return [*by_class, ClaimBinding(text, "BindClaims", by_hand)]
-    provisioner = (snapshot.find(STORAGE_CLASS, kind) or {}).get("provisioner") or ""
-    if provisioner in ("", _NO_PROVISIONER):
+    if not is_provisioned(snapshot, spec):
         text = f"create a volume of storage class {kind} for claim {claim}"
         return [ClaimBinding(text, "BindClaims", by_hand)]
+    provisioner = (snapshot.find(STORAGE_CLASS, kind) or {}).get("provisioner")
     text = (
         f"wait until {provisioner} has made a volume for claim {claim} (kubectl describe pvc {claim})"
     )
@@ -103,7 +103,7 @@ def _default_class(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[ClaimB
 
 def _makes_volumes(raw: Raw) -> bool:
     """Whether the storage class makes a volume for a claim once its pod has a node."""
-    is_made = raw.get("provisioner") not in (None, "", _NO_PROVISIONER)
+    is_made = raw.get("provisioner") not in (None, "", NO_PROVISIONER)
     return is_made and raw.get("volumeBindingMode") == _WAITS
 
 

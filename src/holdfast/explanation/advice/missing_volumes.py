@@ -12,7 +12,9 @@ from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_v
 from holdfast.explanation.advice.misspellings import missing_class
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
+    is_provisioned,
     nodes_gone,
+    suitable_volumes,
     unsuitable,
     unsuitable_volumes,
     volume_repairs,
@@ -184,11 +186,18 @@ def _unnamed(snapshot: ClusterSnapshot, raw: Raw, remark: str = "") -> Repair:
     for each in ("deletionTimestamp", "deletionGracePeriodSeconds"):
         new["metadata"].pop(each, None)
     new["status"] = {"phase": "Pending"}
-    bound = [each._replace(follows=True) for each in bound_claim(snapshot, name, namespace)]
+    is_deleted = "deletionTimestamp" in raw["metadata"]
+    text = f"once claim {name} is deleted" if is_deleted else f"delete claim {name}"
+    bound = bound_claim(snapshot, name, namespace)
+    if is_provisioned(snapshot, new["spec"]) or suitable_volumes(snapshot, name, namespace):
+        bound = [each._replace(follows=True) for each in bound]
+        text += ", " if is_deleted else " and "
+        text += "create it again without volumeName, to be bound to another volume"
+    else:
+        kind = new["spec"].get("storageClassName")
+        of_class = f"of storage class {kind}" if kind else "without a storage class"
+        text += f", create it again without volumeName, and create a volume {of_class} for it"
     objects = [delete(CLAIM, name, namespace), create(CLAIM, new), *bound]
-    text = f"delete claim {name} and create it again without volumeName, to be bound to another volume"
-    if "deletionTimestamp" in raw["metadata"]:
-        text = f"once claim {name} is deleted, create it again, to be bound to another volume"
     text += f" ({remark})" if remark else ""
     return repair(text, "ReplaceClaim", objects, RESIZE)
 

@@ -32,6 +32,7 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
 from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _CSI_DRIVER = KINDS["storage.k8s.io/v1", "CSIDriver"]
 _CSI_CAPACITY = KINDS["storage.k8s.io/v1", "CSIStorageCapacity"]
 
@@ -51,6 +52,21 @@ def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> 
         if reason:
             found.append(f"{volume.metadata.name} {reason}")
     return found
+
+
+def suitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[str]:
+    """The available volumes to which the claim, or another one like it, can be bound."""
+    claim, wanted = _request(snapshot, name, namespace)
+    if claim is None or wanted is None:
+        return []
+    free = (each for each in _available(snapshot, claim) if is_free(each))
+    return [each.metadata.name for each in free if not _unsuitable(claim, wanted, each)]
+
+
+def is_provisioned(snapshot: ClusterSnapshot, spec: Raw) -> bool:
+    """Whether a volume is made for a claim with this spec."""
+    kind = snapshot.find(STORAGE_CLASS, spec.get("storageClassName") or "") or {}
+    return kind.get("provisioner") not in (None, "", NO_PROVISIONER)
 
 
 def unsuitable(snapshot: ClusterSnapshot, name: str, namespace: str, volume_name: str) -> str:

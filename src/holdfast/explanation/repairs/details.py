@@ -238,7 +238,8 @@ def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
             yield f"{name} has an invalid annotation limit-to-allocatable: {problem}"
             continue
         for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items():
-            percent = 100 * allowed // max(1, cluster.nodes.info[row].allocatable.get(resource, 0))
+            there_is = cluster.nodes.info[row].allocatable.get(resource, 0)
+            percent = round(100 * allowed / max(1, there_is))
             held = cluster.nodes.held.item(cluster.classes.counted[resource].slot, row)
             of_these = f", {shown(resource, held)} of it held by reservations" if held else ""
             yield (
