@@ -220,6 +220,21 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["Wait", "DeleteReservation"],
     ),
+    "reservations that wait beside one that does not": Row(
+        [
+            N1,
+            full("a", "4", "n1"),
+            reservation("day", "1", app="api", allocateOnce=False),
+            reservation("first", "5", app="web", preAllocation=True, allocateOnce=False),
+            reservation("second", "6", app="job", preAllocation=True, allocateOnce=False),
+            pod("p", "2"),
+        ],
+        [
+            "reservation day keeps 1 cpu on n1 for pods with app=api",
+            "reservation first keeps 3 cpu idle on n1 for pods with app=web",
+        ],
+        ["Wait"],
+    ),
     "being deleted": Row([N1, with_metadata(pod("p", "20"), **STOPS)], ["It is being deleted"], []),
     "ended": Row(
         [N1, pod("p", nodeName="n1") | {"status": {"phase": "Succeeded"}}],

@@ -16,6 +16,7 @@ from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, Rese
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.reservations.starvation_holds import pod_of
+from holdfast.scheduler.reservations.waiting_reservations import comes_before
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _HOLDS = ("StarvationHold", "PreemptionHold")
@@ -93,12 +94,17 @@ def _has_same_owners(pod: PodRecord, entry: ReservationEntry) -> bool:
 
 
 def _kept(snapshot: ClusterSnapshot, entry: ReservationEntry, slot: int) -> int:
-    """What a reservation keeps from others on its node. One that waits claims more than is there."""
+    """What a reservation keeps from others on its node. One that waits claims more than is there: it
+    keeps what pods, Available reservations and those that have waited longer leave."""
     left = entry.left(slot)
     if not entry.reservation.waiting:
         return left
-    table = snapshot.cluster.nodes
+    table, others = snapshot.cluster.nodes, snapshot.cluster.ledger.reservations.on(entry.row)
     used = table.claimed.item(slot, entry.row) - table.held.item(slot, entry.row)
+    for other in others:
+        is_first = not other.reservation.waiting or comes_before(other.reservation, entry.reservation)
+        if other is not entry and is_first:
+            used += other.left(slot)
     return min(left, table.allocatable.item(slot, entry.row) - used)
 
 
