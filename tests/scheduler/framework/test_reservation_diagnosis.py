@@ -151,6 +151,27 @@ def test_a_pod_that_may_go_without_is_told_of_those_meant_for_it(
     assert all(event.reason != "FailedScheduling-Reservation" for event in world.events)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_reasons_of_nodes_are_those_that_remain_with_the_reservation(count: int) -> None:
+    """Each node is full but for a reservation that is large enough; the constraint keeps the pod off."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
+    names = [f"n{i}" for i in range(count)]
+    world = World(node("empty", cpu="4", unschedulable=True), *(node(name, cpu="4") for name in names))
+    for name in names:
+        world.put(pod(f"old-{name}", app="a", cpu="2", nodeName=name))
+        world.put(reservation(f"r-{name}", cpu="2", pod={"nodeName": name}))
+    world.put(pod("p", app="a", cpu="2", topologySpreadConstraints=[spread]))
+    assert counted(world) == (
+        f"{count} Reservation(s) for node reason that node(s) didn't match pod topology spread "
+        f"constraints, {count} Reservation(s) matched owner total"
+    )
+
+
 STRICT: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False}
 LOOSE: Raw = {"allocatePolicy": "Aligned", "allocateOnce": False}
 

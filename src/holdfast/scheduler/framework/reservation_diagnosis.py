@@ -15,10 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.view import One
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
-from holdfast.scheduler.framework.diagnosis import MATCHED_NAME, MATCHED_TOTAL, OF_RESERVATIONS
+from holdfast.scheduler.framework.diagnosis import (
+    MATCHED_NAME,
+    MATCHED_TOTAL,
+    OF_RESERVATIONS,
+    NodeRejection,
+)
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
+from holdfast.scheduler.framework.interface import Scope
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import (
     AFFINITY,
@@ -45,6 +52,8 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     total = 0
     named = reservations.get(affinity.by_name) if affinity.by_name else None
     only = named.pod.row if named is not None and named.pod is not None else -1
+    by_usage = {name for name, test in column.guarded_filters if test.scope is Scope.USAGE}
+    lacking: list[tuple[ReservationEntry, NodeRejection]] = []
     for spec in reservations.matching(column.cls):
         for reservation in reservations.members.get(spec, {}).values():
             if (
@@ -65,8 +74,16 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
                 counts[MATCHED_NAME] += 1
             if affinity.required:
                 on_nodes.update(_against_node(cluster, column, reservation))
+                continue
+            rejection = column.diagnosis.known_rejection(reservation.pod.row)
+            if rejection.plugin in by_usage and reservation.entry is not None:
+                lacking.append((reservation.entry, rejection))
             else:
-                on_nodes.update(_of_nodes(column.diagnosis.known_rejection(reservation.pod.row).texts))
+                on_nodes.update(_of_nodes(rejection.texts))
+    # What the node lacks the reservation may have, and be of no use for another reason.
+    with_them = column.node_reasons([entry for entry, _ in lacking])
+    for entry, rejection in lacking:
+        on_nodes.update(_of_nodes(with_them.get(entry.index) or rejection.texts))
     if not total and not affinity.required:
         return ""
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]

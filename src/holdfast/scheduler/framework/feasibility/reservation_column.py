@@ -329,6 +329,26 @@ class ReservationColumn(ClassColumn):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
         return [] if self._reservation_scores.serves(entry) else [NONE_FEASIBLE]
 
+    def node_reasons(self, entries: list[ReservationEntry]) -> dict[int, list[str]]:
+        """By the index of the reservation, why its node rejects a pod of the class that is allocated
+        from it. Reservations with too little, or with which the node is feasible, are left out."""
+        found: dict[int, list[str]] = {}
+        left = [entry for entry in entries if not self._reservation_scores.texts([entry])]
+        for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
+            if not left:
+                break
+            if bare in (self._gate, self._combined_only):
+                continue
+            view = AllocatingSome(self._table, self._cluster.ledger, left)
+            passes = view.full(True) & test.passes(view)
+            if passes.all():
+                continue
+            for reason in test.reasons(view):
+                for at in np.flatnonzero(~passes & reason.rows).tolist():
+                    found.setdefault(left[at].index, []).append(reason.text)
+            left = [entry for at, entry in enumerate(left) if passes[at]]
+        return found
+
     # Reasons of rows that need a reservation
 
     def _has_restricted(self, matched: list[ReservationEntry]) -> bool:
