@@ -14,6 +14,7 @@ from explanation.test_situations import (
     N1,
     Row,
     affinity_to,
+    as_they_are,
     check,
     claim,
     explained,
@@ -682,3 +683,19 @@ def test_exclusive_cpus_on_an_amplified_node_count_for_more() -> None:
         "it is short of 1 cpu"
     )
     assert any("request at most 8 cpu instead of 9" in each.text for each in report.advice)
+
+
+def test_capacity_of_a_virtual_reservation_is_named_and_not_taken_for_free() -> None:
+    """Which node has it is known to the scheduler alone."""
+    first = requesting("first", "1", requirement=required("abc", cpu="8"))
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    second = pod("second", "1") | {"status": {"conditions": [{**condition, "message": message}]}}
+    n1 = node("n1", cpu="8")
+    report = as_they_are("Pod", "second", n1, first, second)
+    assert report.summary == (
+        "It would fit now: n1, but default/first waits for a reservation that it requested."
+    )
+    said = "the scheduler holds cpu: 8 for pod default/first until its provisioner creates"
+    assert [each[: len(said)] for each in report.details] == [said]
+    assert [each[: len(said)] for each in as_they_are("Node", "n1", n1, first).details] == [said]

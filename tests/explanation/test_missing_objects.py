@@ -797,13 +797,13 @@ def test_a_pod_that_it_must_be_near_is_waited_for_if_it_fits(cpu: str, action: s
         ),
         (
             [storage_class("local"), volume_on("free", "n1", "local")],
-            "delete claim c and create it again without volumeName, to be bound to another volume (what "
-            "gone stored is lost); then it fits n1",
+            "delete claim c and create it again without volumeName, to be bound to another volume "
+            "(what gone stored is lost); then it fits n1",
         ),
         (
             [storage_class("local") | {"provisioner": "ebs.csi.aws.com"}],
-            "delete claim c and create it again without volumeName, to be bound to another volume (what "
-            "gone stored is lost); then it fits n1",
+            "delete claim c and create it again without volumeName, to be bound to another volume "
+            "(what gone stored is lost); then it fits n1",
         ),
     ],
 )

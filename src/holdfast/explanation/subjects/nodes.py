@@ -10,6 +10,10 @@ from holdfast.explanation.facts.capacity import requested
 from holdfast.explanation.facts.expected_ends import expected_end, overrun_text
 from holdfast.explanation.facts.hardware import devices_on
 from holdfast.explanation.facts.holders import held_for, kind_of_holder
+from holdfast.explanation.facts.requested_reservations import (
+    awaiting_reservations,
+    unknown_capacity,
+)
 from holdfast.explanation.phrases import amounts_text
 from holdfast.explanation.repairs.node_repairs import limit_problem, uncordoned
 from holdfast.explanation.repairs.repair import Repair, repair
@@ -69,6 +73,7 @@ def explain_node(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         *_limits(snapshot, report, row),
         *_over_committed(snapshot, row),
         *devices_on(snapshot, row),
+        *unknown_capacity(snapshot, awaiting_reservations(snapshot)),
     ]
     report.advice = list(_advice(snapshot, raw, row, groups))
     return report

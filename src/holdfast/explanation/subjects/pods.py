@@ -26,6 +26,12 @@ from holdfast.explanation.facts.own_starts import (
     taken_text,
 )
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
+from holdfast.explanation.facts.requested_reservations import (
+    awaiting_reservations,
+    awaiting_text,
+    request_text,
+    unknown_capacity,
+)
 from holdfast.explanation.facts.running_pods import note_resize, note_waiting_containers
 from holdfast.explanation.phrases import ENDS_EARLY, NO_ALLOCATE, in_time, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of, terminating_on
@@ -186,7 +192,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         _nominated(snapshot, nominated, advisor, report)
     elif job is not None:
         if explain_member(snapshot, job, pod, placing, advisor, report):
-            report.summary = _asked_for(snapshot, pod) or report.summary
+            report.summary = request_text(snapshot, pod) or report.summary
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
         report.details += queue_details(snapshot, [pod])
@@ -305,8 +311,8 @@ def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: R
 
 def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report) -> None:
     """The pod fits a node."""
-    if asked := _asked_for(snapshot, pod):
-        report.summary = asked
+    if requested := request_text(snapshot, pod):
+        report.summary = requested
         return
     node = report.ranked[0].node if report.ranked else placing.backfilled_on or pod.nominated
     best = f": {node}" if node else ""
@@ -314,25 +320,14 @@ def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, r
     report.summary = f"It fits now{best}{early}. It is queued, or the scheduler is not running."
     if takers := taken_text(snapshot, Subject.of(pod)):
         report.summary = f"It would fit now{best}, but {takers}."
-    if report.told.startswith("0/") and not early:
+    if report.told.startswith("0/") and (others := awaiting_reservations(snapshot)):
+        report.summary = f"It would fit now{best}, but {awaiting_text(others)}."
+        report.details += unknown_capacity(snapshot, others)
+    elif report.told.startswith("0/") and not early:
         report.details.append(
             "its condition has reasons that this configuration does not give; if they persist, the "
             "scheduler runs with another configuration: pass it with --config"
         )
-
-
-def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    """The state of the reservation requested for the pod, if there is one."""
-    requirements = snapshot.cluster.virtuals.requirements
-    ask = requirements.requests.get(pod.uid)
-    if ask is None or ask.requirement is None:
-        return ""
-    if ask.error:
-        return f"The reservation requested for it, {ask.id}, was not created: {ask.error}"
-    if ask.id in requirements.made:
-        return f"The reservation requested for it, {ask.id}, exists; the pod is bound next."
-    amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
-    return f"It waits until its provisioner creates the reservation {ask.id} ({amounts})."
 
 
 def condition_message(raw: Raw, type: str) -> str:
