@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.objects import node, pod
 from holdfast.api.documents import Document
 from holdfast.api.names import DEVICE_ALLOCATED, SIM_API, SIM_PREFIX
 from holdfast.local.setup import SchedulerFactory
@@ -161,3 +162,13 @@ def test_pods_without_a_known_owner_stay_and_terminating_ones_end() -> None:
         "failed": "Failed",
         "terminating-with-finalizer": "Failed",
     }
+
+
+@pytest.mark.parametrize("first", ["Node", "Pod"])
+def test_ties_do_not_depend_on_the_order_of_kinds_in_a_dump(first: str) -> None:
+    """`kubectl get pods,nodes` lists the pods first, and here the second node in the first of them."""
+    nodes = [node("n1"), node("n2")]
+    pods = [pod("a", nodeName="n2"), pod("b", nodeName="n1"), pod("new")]
+    result = _hour([*nodes, *pods] if first == "Node" else [*pods, *nodes])
+    (bound,) = (raw for raw in result.objects if raw["metadata"]["name"] == "new")
+    assert bound["spec"]["nodeName"] == "n1"

@@ -58,7 +58,8 @@ _OWNERS = (
 EXPECT = "Expect"
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created; of objects created at one time these come first,
-wherever they stand in the files."""
+wherever they stand in the files. So do nodes that exist from the start: a scheduler knows the nodes of
+its cluster before the pods on them, and ties go to the node that it knew first."""
 
 
 def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = ()) -> Scenario:
@@ -97,7 +98,8 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             unknown.update(f"{raw['kind']} {field}" for field in read.newer)
             if not found:
                 times = timing(raw, found)
-                order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
+                is_node = raw["kind"] == "Node" and not times[names.SIM_AT]
+                order = (STATED_FIRST if is_node or raw["kind"] in _FIRST else STATED, position)
                 origin = replace(document, data=None)  # which would outlive its use
                 actions.append(ScenarioAction(times[names.SIM_AT], order, origin, Create(raw)))
                 if not times[names.SIM_AT]:

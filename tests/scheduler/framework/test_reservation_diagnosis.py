@@ -153,7 +153,7 @@ def test_a_pod_that_may_go_without_is_told_of_those_meant_for_it(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_reasons_of_nodes_are_those_that_remain_with_the_reservation(count: int) -> None:
-    """Each node is full but for a reservation that is large enough; the constraint keeps the pod off."""
+    """Each node is full but for a reservation that is large enough; the constraint rejects the pod."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",

@@ -47,8 +47,9 @@ def unknown_capacity(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Iterat
     for pod in pods:
         whom = f"pod {pod.namespace}/{pod.name}"
         yield (
-            f"the scheduler holds {_amounts(snapshot, pod)} for {whom} until its provisioner creates the "
-            "reservation: it is not counted here, as no object names the node (an event of the pod does)"
+            f"the scheduler holds {_amounts(snapshot, pod)} for {whom} until its provisioner creates "
+            "the reservation: it is not counted here, as no object names the node (an event of the pod "
+            "does)"
         )
 
 
