@@ -18,6 +18,7 @@ from explanation.test_situations import snapshot_with
 from harness.objects import Raw, node, pod, queue, reservation
 from holdfast.api.documents import Document
 from holdfast.explanation.explainer import explain
+from holdfast.explanation.facts.workload_dry_runs import _SEED
 from holdfast.local.component import key_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key
@@ -443,3 +444,22 @@ def test_a_restricted_reservation_is_enlarged_for_all_replicas(kind: str) -> Non
         "enlarge reservation peak to 8 cpu instead of 3, in its template; then both pods fit: n0"
     )
     assert len(pods_of(followed(objects, larger.change)).running) == 2
+
+
+# Objects of a run
+
+
+def test_advice_is_the_same_for_objects_whose_uids_are_of_the_seed_of_dry_runs() -> None:
+    """The pods that a dry run creates again are other ones than those there were."""
+    raw = with_ports("StatefulSet", 3)
+    raw["spec"]["template"]["spec"] = pod("x", "3")["spec"]
+    for seed in (_SEED, _SEED + 1):
+        cluster = HypotheticalCluster(FACTORY, NOW, seed=seed)
+        for each in (node("n0", cpu="8"), raw):
+            cluster.take(Apply(each))
+        cluster.rest()
+        objects = [*cluster.objects.all()]
+        report = explain(snapshot_with(objects, NOW), top_of(objects, "StatefulSet"))
+        (advice,) = report.advice
+        assert advice.text.startswith("request at most 2 cpu instead of 3")
+        assert advice.text.endswith("then all 3 pods fit: n0")

@@ -53,6 +53,30 @@ STORIES = {
 }
 
 
+def test_a_pod_that_is_created_again_has_another_uid_than_the_given_one() -> None:
+    """Also if the given objects are those of a run with the same seed."""
+    delete = step_text("10s", "delete: {kind: Pod, name: web-0}")
+    set_ = _workload("StatefulSet", 1, serviceName="web")
+    first = simulate(joined(NODE, set_, delete))
+    uid = find(first, "Pod", "web-0")["metadata"]["uid"]
+    given = [find(first, *each) for each in (("StatefulSet", "web"), ("Pod", "web-0"))]
+    parts = [json.dumps(raw) for raw in given]
+    assert find(simulate(joined(NODE, *parts)), "Pod", "web-0")["metadata"]["uid"] == uid
+    second = simulate(joined(NODE, *parts, delete))
+    assert find(second, "Pod", "web-0")["metadata"]["uid"] != uid
+    assert second.objects == simulate(joined(NODE, *parts, delete)).objects
+
+
+def test_a_uid_is_not_made_before_the_object_that_has_it_comes() -> None:
+    def uid(text: str) -> str:
+        return str(find(simulate(text), "Pod", "p")["metadata"]["uid"])
+
+    later = json.loads(json.dumps(find(simulate(joined(NODE, pod_text("p"))), "Pod", "p")))
+    later["metadata"] |= {"name": "late", "annotations": {"sim.holdfast.io/at": "5s"}}
+    later["spec"].pop("nodeName")
+    assert uid(joined(NODE, pod_text("p"), json.dumps(later))) != later["metadata"]["uid"]
+
+
 @pytest.mark.parametrize("case", STORIES)
 def test_a_deployment(case: str) -> None:
     steps, running, images = STORIES[case]

@@ -28,7 +28,7 @@ from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.run_history import RunHistory
-from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
+from holdfast.sim.scenario_actions import Apply, Create, ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.simulated_cluster import SimulatedCluster, broken
 from holdfast.sim.summary import summary
 from holdfast.snapshot.manifests import InvalidInput
@@ -90,6 +90,11 @@ class Simulation:
         begin = scenario.start if start is None else start
         self.world = SimulatedCluster(
             setup, seed, begin, audit=audit, history=history, kinds=scenario.kinds
+        )
+        self.world.objects.identity.exclude(
+            planned.action.raw
+            for planned in scenario.actions
+            if isinstance(planned.action, Create | Apply)
         )
         self.world.kubelets.jobs_run_for = jobs_run_for
         self._steps = ActionRunner(self.world)

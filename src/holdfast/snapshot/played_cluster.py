@@ -52,7 +52,8 @@ class PlayedCluster(ClusterParts):
 
     def __init__(self, setup: SchedulerFactory, now: float, *, seed: int = 0) -> None:
         """`now` is the time of the objects, in seconds since the epoch. UIDs and names are generated
-        from the seed: objects of another such cluster need another one."""
+        from the seed; none is the UID of an object that is loaded. With another seed, new pods have
+        other names than those that another such cluster made and deleted."""
         clock = VirtualClock(0.0)
         clock.advance(now)
         self.time = now
@@ -75,6 +76,7 @@ class PlayedCluster(ClusterParts):
         found = [(_key_of(raw), _complete(raw)) for raw in objects]
         found.sort(key=lambda item: _ORDER.get(item[0][:2], len(_ORDER)))
         self.store.load(found)
+        self.objects.identity.exclude(raw for _, raw in found)
         for key, raw in found:
             if key[:2] == POD:
                 self._feed_object(key, raw, Added)

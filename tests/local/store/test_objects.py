@@ -1,6 +1,7 @@
 """Uids, names and times of new objects."""
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +31,22 @@ def test_random_names_are_distinct() -> None:
     names = {identity.name("a-") for _ in range(100)}
     assert len(names) > 97, "five letters may be drawn twice"
     assert len({identity.new(P, {"metadata": {}})["metadata"]["uid"] for _ in range(100)}) == 100
+
+
+def test_a_seed_makes_no_uid_that_a_given_object_has() -> None:
+    first, second, third = (made["uid"] for made in _metadata(seeded(), 3))
+    again = seeded()
+    again.exclude([{"metadata": {"uid": first}}, {"metadata": {"uid": third}}, {"metadata": {}}])
+    fourth = [*_metadata(seeded(), 4)][-1]["uid"]
+    assert [made["uid"] for made in _metadata(again, 2)] == [second, fourth]
+    kept = seeded()
+    assert kept.new(P, {"metadata": {"uid": second}})["metadata"]["uid"] == second
+    assert [made["uid"] for made in _metadata(kept, 1)] == [third]
+
+
+def _metadata(identity: Identity, count: int) -> Iterator[dict[str, Any]]:
+    for _ in range(count):
+        yield identity.new(P, {"metadata": {}})["metadata"]
 
 
 def test_a_new_object_gets_what_it_lacks_and_keeps_what_it_has() -> None:

@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.world import START
+from holdfast.sim.scenario_actions import Create
 from holdfast.sim.what_if.answer import WhatIfAnswer
 from holdfast.sim.what_if.changes import ChangeError
+from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.question import WhatIfQuestion
-from holdfast.snapshot.cluster_objects import ClusterObjects
+from holdfast.snapshot.cluster_objects import ClusterObjects, of_objects
 from holdfast.snapshot.manifests import InvalidInput
+from holdfast.snapshot.snapshot_header import SnapshotHeader
 from sim.what_if.clusters import (
     SETUP,
     ask,
@@ -265,6 +269,22 @@ def test_another_configuration() -> None:
     spread = ask(objects, manifests=[pod("p")]).placed[0].node
     packed = ask(objects, manifests=[pod("p")], config=config).placed[0].node
     assert (spread, packed) == ("n2", "n1")
+
+
+@pytest.mark.parametrize("change", ["drains", "removals"])
+def test_a_pod_of_a_stateful_set_is_another_one_than_that_which_left(change: str) -> None:
+    """Also if the objects are those of a run whose UIDs were made from the same seed."""
+    made = HypotheticalCluster(SETUP, START)
+    for raw in (*TWO, workload("db", 2, kind="StatefulSet")):
+        made.take(Create(raw))
+    made.rest()
+    objects = of_objects([*made.objects.all()], SnapshotHeader(time=START))
+    leaving: dict[str, Any] = {change: ["n2"]}
+    for plan in ([], ["n1"]):
+        answer = ask(objects, plan=plan, **leaving)
+        (left,) = answer.displaced
+        assert (left.object, left.replaced_by, left.to) == (*["Pod/default/db-1"] * 2, "n1")
+        assert [(each.object, each.was) for each in answer.placed] == [(left.object, "displaced")]
 
 
 def test_reservations_are_placed_or_pending() -> None:

@@ -332,6 +332,7 @@ class _DryRun(WorkloadControllers):
         loaded += [_counted(raw, parts.pods) for raw in parts.owned]
         loaded += [parts.before] if parts.before is not None else []
         self._objects.store.load((_key(raw), _versioned(raw)) for raw in loaded)
+        self._objects.identity.exclude((*loaded, *parts.now))
         completion = DumpCompletion(self._objects)
         if parts.before is not None:
             completion.note(self._top)

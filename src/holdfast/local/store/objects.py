@@ -19,7 +19,7 @@ import hashlib
 import os
 import secrets
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -125,15 +125,22 @@ _SUFFIX_LENGTH = 5
 
 
 class Names(Protocol):
-    def uid(self, key: Key) -> str: ...
+    def uid(self, key: Key, given: str = "") -> str:
+        """The UID of a new object: the given one, or a new one."""
+
+    def exclude(self, uids: Iterable[str]) -> None:
+        """These UIDs are those of other objects: none of them is made."""
 
     def suffix(self, prefix: str) -> str:
         """The end of a name that begins like this."""
 
 
 class RandomNames:
-    def uid(self, key: Key) -> str:
-        return _text(int.from_bytes(os.urandom(16)), version=4)
+    def uid(self, key: Key, given: str = "") -> str:
+        return given or _text(int.from_bytes(os.urandom(16)), version=4)
+
+    def exclude(self, uids: Iterable[str]) -> None:
+        """Nothing: random UIDs are distinct."""
 
     def suffix(self, prefix: str) -> str:
         return _suffix(secrets.randbits(64))
@@ -146,9 +153,27 @@ class SeededNames:
         self._seed = seed
         self._incarnations: dict[Key, int] = {}
         self._generated = 0
+        self._excluded: set[str] = set()
+        """Given objects may be those of an earlier run with the same seed, so that the UIDs that this
+        one would make are theirs."""
 
-    def uid(self, key: Key) -> str:
-        incarnation = self._incarnations[key] = self._incarnations.get(key, 0) + 1
+    def uid(self, key: Key, given: str = "") -> str:
+        incarnation = self._next_incarnation(key)
+        if given:
+            self._excluded.add(given)
+            return given
+        while (made := self._made(key, incarnation)) in self._excluded:
+            incarnation = self._next_incarnation(key)
+        return made
+
+    def exclude(self, uids: Iterable[str]) -> None:
+        self._excluded.update(uids)
+
+    def _next_incarnation(self, key: Key) -> int:
+        number = self._incarnations[key] = self._incarnations.get(key, 0) + 1
+        return number
+
+    def _made(self, key: Key, incarnation: int) -> str:
         parts = (str(self._seed), key.group, *map(str, key[1:]), str(incarnation))
         name = "/".join(parts).encode()
         digest = hashlib.sha1(_UIDS.bytes + name, usedforsecurity=False).digest()
@@ -173,6 +198,10 @@ class Identity:
     def uid(self, key: Key) -> str:
         return self._names.uid(key)
 
+    def exclude(self, objects: Iterable[Raw]) -> None:
+        """No other object gets the UID of one of these, which come from elsewhere."""
+        self._names.exclude(uid for raw in objects if (uid := raw["metadata"].get("uid")))
+
     def new(self, key: Key, raw: Raw) -> Raw:
         """The object with a name, uid, creationTimestamp and generation; what it has of these it
         keeps, so what clients must not choose is to be taken out before."""
@@ -182,8 +211,7 @@ class Identity:
             metadata["namespace"] = key.namespace
         else:
             metadata.pop("namespace", None)
-        uid = self._names.uid(key)
-        metadata["uid"] = metadata.get("uid") or uid
+        metadata["uid"] = self._names.uid(key, metadata.get("uid") or "")
         metadata["resourceVersion"] = ""  # set by the store; here for its place among the others
         metadata["creationTimestamp"] = metadata.get("creationTimestamp") or self._now()
         if "spec" in raw:
