@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from harness.objects import reservation
 from harness.served_cluster import ServedCluster, call
 from holdfast.snapshot.cluster_objects import of_objects
 from holdfast.snapshot.snapshot_file import write_snapshot
@@ -100,6 +101,23 @@ def test_a_plan(snapshot: str) -> None:
     assert "With one node less: Insufficient cpu (1 pod)" in done.out
     none = call("what-if", snapshot, "--scale", "deployment/web=1", "--plan", "n1")
     assert "Plan: no more nodes are needed\n" in none.out
+
+
+def test_a_plan_for_reservations_says_so(tmp_path: Path) -> None:
+    reserved = [reservation(name, "2", "x") for name in ("r1", "r2")]
+    objects = _file(tmp_path, "c.yaml", node("n1", "1"), *reserved, pod("huge", "64"))
+    page = tmp_path / "answer.html"
+    done = call("what-if", objects, "--plan", "cpu=2,memory=4Gi", "--html", str(page))
+    assert "Plan: 2 nodes needed" in done.out
+    assert "\nWith one node less: Insufficient cpu (1 reservation)\n" in done.out
+    unplaceable = "1 pod does not fit with any number of these nodes: Insufficient cpu (1 pod)"
+    assert f"\n{unplaceable}\n" in done.out
+    assert "<td>1 reservation</td>" in page.read_text()
+    data = json.loads(call("what-if", objects, "--plan", "cpu=2,memory=4Gi", "-o", "json").out)
+    binding = {"reason": "Insufficient cpu", "pods": 0, "reservations": 1}
+    assert (data["plan"]["binding"], data["plan"]["unplaceable"]) == ([binding], 1)
+    none = call("what-if", objects, "--plan", "cpu=1,memory=4Gi")
+    assert "\n1 pod and 2 reservations do not fit with any number of these nodes: " in none.out
 
 
 def test_a_manifest_without_documents(snapshot: str, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from holdfast.api.plurals import number_of
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.quantity import shown
 from holdfast.cli.text_table import Column, Screen, TextTable
 from holdfast.sim.what_if.answer import NODE_PODS, WhatIfAnswer, by_workload, pending_groups
 from holdfast.sim.what_if.capacity import ResourceAmounts
-from holdfast.sim.what_if.node_plan import NodePlan
+from holdfast.sim.what_if.node_plan import NodePlan, PendingCount, most_frequent_first
 
 _MOST_NODES = 6
 _MOST_ROWS = 40
@@ -71,10 +71,10 @@ def _print_plan(screen: Screen, answer: WhatIfAnswer, plan: NodePlan) -> None:
     screen.note(f"Plan: {text}{_lost_text(answer)}")
     if plan.binding:
         screen.note(f"With one node less: {_counted(plan.binding)}")
-    if plan.unplaceable:
-        pods = number_of(plan.unplaceable, "pod does", "pods do")
+    if count := plan.unplaceable.total:
+        do = plural(count, "does", "do")
         why = _counted(plan.unplaceable_reasons)
-        screen.note(f"{pods} not fit with any number of these nodes: {why}")
+        screen.note(f"{plan.unplaceable} {do} not fit with any number of these nodes: {why}")
 
 
 def _lost_text(answer: WhatIfAnswer) -> str:
@@ -85,9 +85,8 @@ def _lost_text(answer: WhatIfAnswer) -> str:
     return f"; but {number_of(lost, 'pod is', 'pods are')} preempted and not replaced"
 
 
-def _counted(reasons: dict[str, int]) -> str:
-    ordered = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
-    return ", ".join(f"{reason} ({pods} pod{'s' if pods > 1 else ''})" for reason, pods in ordered)
+def _counted(reasons: dict[str, PendingCount]) -> str:
+    return ", ".join(f"{reason} ({count})" for reason, count in most_frequent_first(reasons))
 
 
 def _placed(answer: WhatIfAnswer) -> TextTable:

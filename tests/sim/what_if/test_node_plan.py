@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.sim.what_if.node_plan import AttemptResult, NodePlan, NodePlanner
+from harness.objects import reservation
+from holdfast.sim.what_if.node_plan import (
+    AttemptResult,
+    NodePlan,
+    NodePlanner,
+    PendingCount,
+    PendingReason,
+)
 from holdfast.sim.what_if.node_shapes import ShapeError, read_shapes
 from sim.what_if.clusters import ask, budget, cluster, node, pod, workload
 
@@ -71,7 +78,7 @@ def test_the_smallest_number(case: str) -> None:
     manifests, shapes, wanted = CASES[case]
     plan = _plan([node("n1", "4")], manifests, shapes)
     if wanted is None:
-        assert (plan.fits, plan.total, plan.unplaceable) == (False, 0, 1)
+        assert (plan.fits, plan.total, plan.unplaceable) == (False, 0, (1, 0))
         assert plan.unplaceable_reasons
         return
     assert plan.fits and plan.exact
@@ -81,9 +88,33 @@ def test_the_smallest_number(case: str) -> None:
 
 def test_binding_constraints_are_those_with_one_node_less() -> None:
     plan = _plan([node("n1", "4")], [workload("w", 8, "1")], [SMALL])
-    assert plan.binding == {"Insufficient cpu": 2}
+    assert plan.binding == {"Insufficient cpu": PendingCount(pods=2)}
     apart = _plan([node("n1", "4")], [workload("apart", 3, "100m", **APART)], [SMALL])
-    assert apart.binding == {"node(s) didn't match pod anti-affinity rules": 1}
+    assert apart.binding == {"node(s) didn't match pod anti-affinity rules": PendingCount(1)}
+
+
+KINDS: dict[str, tuple[int, int, str]] = {
+    "pods": (2, 0, "2 pods"),
+    "reservations": (0, 2, "2 reservations"),
+    "both": (1, 1, "1 pod and 1 reservation"),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_pods_and_reservations_are_counted_apart(case: str) -> None:
+    """Each needs a node of its own; one node less is one too few for one of them."""
+    pods, reservations, text = KINDS[case]
+    manifests = [
+        *(pod(f"p{i}", "2") for i in range(pods)),
+        *(reservation(f"r{i}", "2", "x") for i in range(reservations)),
+    ]
+    none = _plan([node("n1", "1")], manifests, ["cpu=1,memory=4Gi"])
+    assert none.unplaceable == (pods, reservations)
+    assert str(none.unplaceable) == text
+    assert none.unplaceable_reasons == {"Insufficient cpu": none.unplaceable}
+    plan = _plan([node("n1", "1")], manifests, [SMALL])
+    one = PendingCount(pods=1) if pods else PendingCount(reservations=1)
+    assert (plan.total, plan.binding) == (2, {"Insufficient cpu": one})
 
 
 def test_a_drain_that_a_budget_slows_down() -> None:
@@ -116,7 +147,7 @@ def test_reasons_are_those_of_the_new_nodes(case: str) -> None:
     full = [node("n1", "1", labels={"zone": "a"})]
     plan = _plan(full, [workload("w", 3, "1", **spec)], [shape])
     assert (plan.total, plan.fits) == (0, False)
-    assert plan.unplaceable_reasons == {reason: 2}
+    assert plan.unplaceable_reasons == {reason: PendingCount(pods=2)}
 
 
 def test_numbers_of_equal_pods_are_bisected() -> None:
@@ -140,7 +171,7 @@ def test_pods_that_fit_already_may_take_new_nodes() -> None:
 
 def test_what_cannot_be_helped_does_not_count() -> None:
     plan = _plan([node("n1", "4")], [workload("w", 6, "1"), pod("huge", "64")], [SMALL])
-    assert (plan.total, plan.fits, plan.unplaceable) == (1, False, 1)
+    assert (plan.total, plan.fits, plan.unplaceable) == (1, False, (1, 0))
 
 
 pods = st.lists(
@@ -180,7 +211,10 @@ def test_few_attempts_for_many_nodes() -> None:
         asked.append(counts)
         left = max(0, 1000 - 10 * counts[0])
         return AttemptResult(
-            left, {"Insufficient cpu": left} if left else {}, {"cpu": left}, {"cpu": 0}
+            PendingCount(left),
+            {PendingReason("Insufficient cpu"): left} if left else {},
+            {"cpu": left},
+            {"cpu": 0},
         )
 
     plan = NodePlanner(["x"], [{"cpu": 10}], attempt).plan()

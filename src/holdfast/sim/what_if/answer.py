@@ -99,6 +99,10 @@ class StillPending:
     scheduler: str = ""
 
     @property
+    def is_reservation(self) -> bool:
+        return self.object.startswith("Reservation/")
+
+    @property
     def reasons(self) -> list[str]:
         return reasons_in(self.message)
 

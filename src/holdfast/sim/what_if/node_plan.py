@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple
 
+from holdfast.api.plurals import number_of
+
 _MOST_ATTEMPTS = 64
 """Smaller totals that are tried one by one."""
 _MOST_ORDERS = 6
@@ -28,12 +30,37 @@ Counts = tuple[int, ...]
 """How many nodes of each shape."""
 
 
+class PendingReason(NamedTuple):
+    """A reason, and whether it is reservations that it keeps pending, or pods."""
+
+    reason: str
+    is_reservation: bool = False
+
+
+class PendingCount(NamedTuple):
+    """How many pods and reservations have no node."""
+
+    pods: int = 0
+    reservations: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.pods + self.reservations
+
+    def __str__(self) -> str:
+        """Such as `2 pods`, or `2 pods and 1 reservation`."""
+        each = ((self.pods, "pod"), (self.reservations, "reservation"))
+        return " and ".join(number_of(count, one) for count, one in each if count)
+
+
+_NONE = PendingCount()
+
+
 class AttemptResult(NamedTuple):
     """With so many nodes."""
 
-    pending: int
-    """How many pods and reservations have no node."""
-    reasons: Mapping[str, int]
+    pending: PendingCount
+    reasons: Mapping[PendingReason, int]
     """How many of them each reason keeps pending."""
     requests: Mapping[str, int]
     """What they request in total."""
@@ -49,12 +76,12 @@ class AttemptResult(NamedTuple):
 
     @property
     def unmet(self) -> int:
-        return self.pending + self.awaited
+        return self.pending.total + self.awaited
 
 
 Attempt = Callable[[Counts], AttemptResult]
-Reasons = Callable[[Counts], Mapping[str, int]]
-"""With so many nodes: how many pods each reason keeps from the new ones."""
+Reasons = Callable[[Counts], Mapping[PendingReason, int]]
+"""With so many nodes: how many pods and reservations each reason keeps from the new ones."""
 
 
 @dataclass(slots=True)
@@ -66,11 +93,11 @@ class NodePlan:
     exact: bool
     """Whether all smaller numbers were tried, or have too little in total, or cannot suffice because
     one node less does not."""
-    binding: dict[str, int] = field(default_factory=dict)
-    """With one node less: how many pods each reason keeps pending."""
-    unplaceable: int = 0
-    """How many pods no number of these nodes helps."""
-    unplaceable_reasons: dict[str, int] = field(default_factory=dict)
+    binding: dict[str, PendingCount] = field(default_factory=dict)
+    """With one node less: how many pods and reservations each reason keeps pending."""
+    unplaceable: PendingCount = _NONE
+    """How many pods and reservations no number of these nodes helps."""
+    unplaceable_reasons: dict[str, PendingCount] = field(default_factory=dict)
     attempts: int = 0
 
     @property
@@ -84,14 +111,29 @@ class NodePlan:
             "fits": self.fits,
             "exact": self.exact,
             "binding": _reasons(self.binding),
-            "unplaceable": self.unplaceable,
+            "unplaceable": self.unplaceable.total,
             "unplaceableReasons": _reasons(self.unplaceable_reasons),
         }
 
 
-def _reasons(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return [{"reason": reason, "pods": pods} for reason, pods in ordered]
+def most_frequent_first(counts: Mapping[str, PendingCount]) -> list[tuple[str, PendingCount]]:
+    return sorted(counts.items(), key=lambda each: (-each[1].total, each[0]))
+
+
+def _reasons(counts: Mapping[str, PendingCount]) -> list[dict[str, Any]]:
+    return [
+        {"reason": reason, "pods": count.pods, "reservations": count.reservations}
+        for reason, count in most_frequent_first(counts)
+    ]
+
+
+def _by_reason(counts: Mapping[PendingReason, int]) -> dict[str, PendingCount]:
+    return {
+        reason: PendingCount(
+            counts.get(PendingReason(reason), 0), counts.get(PendingReason(reason, True), 0)
+        )
+        for reason, _ in counts
+    }
 
 
 class NodePlanner:
@@ -125,7 +167,7 @@ class NodePlanner:
             best = self._reduced(enough)
             best, exact = self._smaller(best)
         fewer = [(*best[:i], best[i] - 1, *best[i + 1 :]) for i in range(len(best)) if best[i] > 0]
-        binding: Counter[str] = Counter()
+        binding: Counter[PendingReason] = Counter()
         for counts in fewer:
             result = self._attempt(counts)
             extra = Counter(result.reasons)
@@ -133,11 +175,11 @@ class NodePlanner:
             binding |= +extra
         return NodePlan(
             nodes=dict(zip(self._shapes, best, strict=True)),
-            fits=not last.pending,
+            fits=not last.pending.total,
             exact=exact,
-            binding=dict(binding),
+            binding=_by_reason(binding),
             unplaceable=last.pending,
-            unplaceable_reasons=dict(self._why(last)) if last.pending else {},
+            unplaceable_reasons=_by_reason(self._why(last)) if last.pending.total else {},
             attempts=len(self._known),
         )
 
@@ -146,7 +188,7 @@ class NodePlanner:
             self._known[counts] = self._ask(counts)
         return self._known[counts]
 
-    def _why(self, last: AttemptResult) -> Mapping[str, int]:
+    def _why(self, last: AttemptResult) -> Mapping[PendingReason, int]:
         """Why the most nodes that were tried do not help."""
         most = max(self._known, key=sum)
         return (self._reasons(most) if self._reasons is not None else {}) or last.reasons

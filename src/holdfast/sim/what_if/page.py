@@ -64,8 +64,8 @@ def _plan(answer: WhatIfAnswer) -> str:
         ("Not helped by any number of these nodes", plan.unplaceable_reasons),
     ):
         if reasons:
-            lines = [(str(pods), reason) for reason, pods in sorted(reasons.items())]
-            found += table(("pods", "reason"), lines, right=(0,), caption=title)
+            lines = [(str(count), reason) for reason, count in sorted(reasons.items())]
+            found += table(("pending", "reason"), lines, caption=title)
     return found
 
 

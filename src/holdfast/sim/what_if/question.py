@@ -54,7 +54,13 @@ from holdfast.sim.what_if.changes import (
 )
 from holdfast.sim.what_if.drain import BlockedEviction, drain, is_daemon
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
-from holdfast.sim.what_if.node_plan import AttemptResult, Counts, NodePlanner
+from holdfast.sim.what_if.node_plan import (
+    AttemptResult,
+    Counts,
+    NodePlanner,
+    PendingCount,
+    PendingReason,
+)
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
 from holdfast.sim.workloads import makes_pods
 from holdfast.snapshot.cluster_objects import ClusterObjects, is_own, is_stored
@@ -199,9 +205,14 @@ class WhatIfQuestion:
             question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped, seed=1)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             waiting = [each for each in answer.pending if each.waits_for == "node"]
+            reservations = sum(each.is_reservation for each in waiting)
             return AttemptResult(
-                len(waiting),
-                Counter(reason for each in waiting for reason in each.reasons),
+                PendingCount(len(waiting) - reservations, reservations),
+                Counter(
+                    PendingReason(reason, each.is_reservation)
+                    for each in waiting
+                    for reason in each.reasons
+                ),
                 question.requested_by_pending(),
                 {name: each.free for name, each in answer.after.resources.items()},
                 len(answer.blocked) + awaited_replicas(question.cluster),
@@ -209,7 +220,7 @@ class WhatIfQuestion:
                 len(answer.placed),
             )
 
-        def reasons(counts: Counts) -> Counter[str]:
+        def reasons(counts: Counts) -> Counter[PendingReason]:
             question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped, seed=1)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             return question.rejections_of_new_nodes(answer)
@@ -250,24 +261,25 @@ class WhatIfQuestion:
             classes.add(id(record.cls))
         return len(classes) == 1
 
-    def rejections_of_new_nodes(self, answer: WhatIfAnswer) -> Counter[str]:
-        """How many pending pods each reason keeps from the nodes that were added."""
+    def rejections_of_new_nodes(self, answer: WhatIfAnswer) -> Counter[PendingReason]:
+        """How many pending pods and reservations each reason keeps from the nodes that were added."""
         assert self.applied is not None
-        found: Counter[str] = Counter()
+        found: Counter[PendingReason] = Counter()
         state = self.cluster.scheduler.cluster
         waiting = [each for each in answer.pending if each.waits_for == "node"]
         for pods in pending_groups(waiting).values():
-            kind, *name = pods[0].object.split("/")
-            if kind == "Pod":
-                record = state.pod(*name)
-            else:
+            _, *name = pods[0].object.split("/")
+            is_reservation = pods[0].is_reservation
+            if is_reservation:
                 reservation = state.reservations.get(*name)
                 record = reservation.pod if reservation is not None else None
+            else:
+                record = state.pod(*name)
             if record is None:
                 continue
             rejections = place(self.cluster.scheduler, record).rejections
             texts = {text for name in self.applied.added for text in rejections[name].texts}
-            found.update(dict.fromkeys(texts, len(pods)))
+            found.update({PendingReason(text, is_reservation): len(pods) for text in texts})
         return found
 
     def _note_other_schedulers(self, answer: WhatIfAnswer) -> None:
