@@ -12,6 +12,7 @@ import pytest
 
 from harness.objects import reservation
 from harness.served_cluster import ServedCluster, call
+from holdfast.api.quantity import milli
 from holdfast.snapshot.cluster_objects import of_objects
 from holdfast.snapshot.snapshot_file import write_snapshot
 from holdfast.snapshot.snapshot_header import SnapshotHeader
@@ -118,6 +119,39 @@ def test_a_plan_for_reservations_says_so(tmp_path: Path) -> None:
     assert (data["plan"]["binding"], data["plan"]["unplaceable"]) == ([binding], 1)
     none = call("what-if", objects, "--plan", "cpu=1,memory=4Gi")
     assert "\n1 pod and 2 reservations do not fit with any number of these nodes: " in none.out
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [
+        (["--drain", "n2"], "0 before, 1 after"),
+        (["--remove", "n2"], ""),
+        (["--drain", "n2", "--nodes", "+1xn1"], "0 before, 1 after"),
+    ],
+)
+def test_the_amounts_of_the_capacity_table_add_up(
+    options: list[str], nodes: str, tmp_path: Path
+) -> None:
+    """A drained node is allocatable and not free: then a note says so."""
+    reserved = reservation("r", "2", "x")
+    objects = _file(tmp_path, "c.yaml", node("n1", "8"), node("n2"), workload("web", 4), reserved)
+    page = tmp_path / "answer.html"
+    done = call("what-if", objects, *options, "--html", str(page))
+    note = f"allocatable includes cordoned nodes ({nodes}), on which nothing is free"
+    assert (f"\nnote: {note}\n" in done.out) == (note in page.read_text()) == bool(nodes)
+    [header] = [line.split() for line in done.out.splitlines() if "allocatable   " in line]
+    assert header[:5] == ["resource", "allocatable", "requested", "reserved", "free"]
+    data = json.loads(call("what-if", objects, *options, "-o", "json").out)
+    for part in (data["before"], data["after"]):
+        cpu = {name: milli(part["resources"]["cpu"][name]) for name in header[1:5]}
+        rest = cpu["allocatable"] - cpu["requested"] - cpu["reserved"] - cpu["free"]
+        assert rest == 4000 * (part["nodes"] - part["schedulableNodes"])
+
+
+def test_a_node_that_is_cordoned_already_is_noted(tmp_path: Path) -> None:
+    objects = _file(tmp_path, "c.yaml", node("n1"), node("n2", unschedulable=True))
+    done = call("what-if", objects, "--nodes", "+1xn1")
+    assert "\nnote: allocatable includes cordoned nodes (1), on which nothing is free\n" in done.out
 
 
 def test_a_manifest_without_documents(snapshot: str, tmp_path: Path) -> None:

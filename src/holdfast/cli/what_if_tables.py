@@ -32,6 +32,8 @@ def print_answer(screen: Screen, answer: WhatIfAnswer) -> None:
     if answer.nodes:
         screen.show(_nodes(answer))
     screen.show(_capacity(answer))
+    if answer.capacity_note:
+        screen.note(f"note: {answer.capacity_note}")
     for note in answer.notes:
         screen.note(f"note: {note}")
     screen.note(summary_text(answer))
@@ -167,19 +169,22 @@ def _note_more(table: TextTable, count: int) -> None:
 
 
 def _capacity(answer: WhatIfAnswer) -> TextTable:
+    before, after = answer.before, answer.after
+    has_reserved = any(each.reserved for part in (before, after) for each in part.resources.values())
     table = TextTable(
         "Capacity before and after",
         [
             Column("resource"),
             Column("allocatable", right=True),
             Column("requested", right=True),
+            *([Column("reserved", right=True)] if has_reserved else []),
             Column("free", right=True),
             Column("utilisation", right=True),
             Column("fragmentation", right=True),
         ],
     )
-    before, after = answer.before, answer.after
-    table.add("nodes", _change(str(before.nodes), str(after.nodes)), "", "", "", "")
+    nodes = _change(str(before.nodes), str(after.nodes))
+    table.add("nodes", nodes, *[""] * (len(table.columns) - 2))
     none = ResourceAmounts("", 0, 0, 0, 0, 0)
     for name in dict.fromkeys((*before.resources, *after.resources)):
         if name in ("pods", "ephemeral-storage"):
@@ -190,6 +195,7 @@ def _capacity(answer: WhatIfAnswer) -> TextTable:
             name,
             _change(shown(name, old.allocatable), shown(name, new.allocatable)),
             _change(shown(name, old.requested), shown(name, new.requested)),
+            *([_change(shown(name, old.reserved), shown(name, new.reserved))] if has_reserved else []),
             _change(shown(name, old.free), shown(name, new.free)),
             _change(_percent(old.utilisation), _percent(new.utilisation)),
             _change(_percent(old.fragmentation), _percent(new.fragmentation)),

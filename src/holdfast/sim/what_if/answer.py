@@ -146,6 +146,15 @@ class WhatIfAnswer:
     plan: NodePlan | None = None
 
     @property
+    def capacity_note(self) -> str:
+        """Why requested, reserved and free are less than allocatable; empty if no node is cordoned."""
+        before, after = self.before.cordoned_nodes, self.after.cordoned_nodes
+        if not before and not after:
+            return ""
+        nodes = f"{before} before, {after} after" if before != after else str(after)
+        return f"allocatable includes cordoned nodes ({nodes}), on which nothing is free"
+
+    @property
     def newly_pending(self) -> list[StillPending]:
         return [each for each in self.pending if each.was != PENDING]
 

@@ -3,7 +3,8 @@
 Free capacity is fragmented as far as pods cannot use it because it is spread over nodes, or because
 another resource is used up beside it. For each resource the measure is the most frequent request of
 pods that request it: how many more such pods fit, node by node, against how many would fit if all free
-capacity were one node's. Cordoned nodes have no free capacity.
+capacity were one node's. Cordoned nodes, and so drained ones, have no free capacity, since no pod is
+placed there; they are allocatable all the same, since pods that are left run there.
 """
 
 from collections import Counter
@@ -31,6 +32,7 @@ class ResourceAmounts:
     reserved: int
     """Kept free by reservations for their owners."""
     free: int
+    """Neither requested nor reserved, on nodes that are not cordoned."""
     largest_free: int
     """The most that is free on one node."""
     typical: dict[str, int] = field(default_factory=dict)
@@ -76,6 +78,10 @@ class ClusterCapacity:
     pods: int
     pending: int
     resources: dict[str, ResourceAmounts]
+
+    @property
+    def cordoned_nodes(self) -> int:
+        return self.nodes - self.schedulable_nodes
 
     def data(self) -> dict[str, object]:
         return {

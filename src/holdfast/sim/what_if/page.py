@@ -17,7 +17,9 @@ _HIDDEN = ("pods", "ephemeral-storage")
 
 def answer_page(answer: WhatIfAnswer) -> str:
     changes = "".join(f"<li>{escape(each)}</li>" for each in answer.changes)
-    notes = "".join(f'<p class="note">{escape(each)}</p>' for each in answer.notes)
+    texts = [answer.capacity_note] if answer.capacity_note else []
+    texts += answer.notes
+    notes = "".join(f'<p class="note">{escape(each)}</p>' for each in texts)
     body = f"""<h1>What if</h1>
 <p class="sub">Cluster as of {format_time(answer.time)}</p>
 <ul>{changes}</ul>
