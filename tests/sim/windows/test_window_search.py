@@ -1,6 +1,7 @@
 """Windows for reservations: on small clusters by hand, and on random ones by creating the advised
 reservations in a simulation, where they must start in time."""
 
+import math
 import random
 from typing import Any
 
@@ -138,6 +139,54 @@ def test_fewer_evictions_come_first_and_earlier_starts_with_more_after_them() ->
         (at(10), 3),
     ]
     assert [each.evictions for each in advise(objects, 8, most_evictions=1).windows] == [0, 1]
+
+
+def _two_busy_nodes(*others: Raw) -> list[Raw]:
+    """A plan for 12 cpu may be on n2 only, where it leaves too little from two hours before it on."""
+    return [
+        node("n1", 16),
+        node("n2", 16),
+        pod("a", 10, "n1", 360),
+        pod("b", 9, "n2", 180),
+        reservation("evening", 12, 9, starts_at=at(180)),
+        *others,
+    ]
+
+
+def test_windows_that_evict_as_many_but_other_pods_are_listed() -> None:
+    assert shown(advise(_two_busy_nodes(), 8, 2)) == [
+        (at(360), at(24 * 60), Confidence.KNOWN, []),
+        (at(10), at(60), Confidence.KNOWN, ["Pod/default/b"]),
+        (at(61), at(359), Confidence.KNOWN, ["Pod/default/a"]),
+    ]
+    assert len(advise(_two_busy_nodes(), 8, 2, limit=2).windows) == 2
+
+
+def test_windows_that_evict_the_same_pods_one_after_the_other_are_one() -> None:
+    objects = [
+        node("n1"),
+        node("n2"),
+        pod("a", 8, "n1", 300),
+        reservation("r1", 8, 2, starts_at=at(2)),
+        reservation("r2", 8, 9, starts_at=at(150)),
+    ]
+    assert shown(advise(objects, 8, 1)) == [
+        (at(300), at(24 * 60), Confidence.KNOWN, []),
+        (at(10), at(299), Confidence.KNOWN, ["Pod/default/a"]),
+    ]
+
+
+def test_a_later_window_that_needs_more_evictions_is_not_listed() -> None:
+    objects = [
+        *(node("n1"), node("n2")),
+        *(pod("a", 4, "n1", 360), pod("b", 4, "n1", 360)),
+        pod("c", 8, "n2", 180),
+        reservation("evening", 8, 9, starts_at=at(180)),
+    ]
+    assert [(each.start, each.latest_start) for each in advise(objects, 8, 2).windows] == [
+        (at(360), at(24 * 60)),
+        (at(10), at(60)),
+    ]
 
 
 def test_only_pods_of_lower_priority_make_way() -> None:
@@ -337,3 +386,24 @@ def test_no_earlier_start_is_free(seed: int) -> None:
             firsts.append(at(minute))
         before = is_free
     assert found == firsts[:5]
+
+
+@pytest.mark.parametrize("seed", range(60, 90))
+def test_every_start_is_in_a_window_unless_an_earlier_one_needs_fewer_evictions(seed: int) -> None:
+    draw = random.Random(seed)
+    objects, _ = _cluster(draw, grain=20)
+    cpu, hours = draw.randint(1, 8), draw.randint(1, 6)
+    question = WindowQuestion([reservation("w", cpu, hours)], hours * HOUR, 16 * HOUR, LEAD, limit=100)
+    at_rest = WhatIfQuestion.about(SETUP, cluster_of(objects)).cluster
+    search = WindowSearch(at_rest.scheduler, at_rest.clock.epoch(), question)
+    windows = [e for e in search.report().windows if e.confidence is Confidence.KNOWN]
+    fewest = math.inf
+    for minute in range(20, 16 * 60 + 1, 20):
+        cost = search.cost(parse_time(at(minute)))
+        fewest = min(cost, fewest)
+        listed = {
+            each.evictions + len(each.displaces)
+            for each in windows
+            if each.start <= at(minute) <= each.latest_start
+        }
+        assert listed == ({cost} if cost == fewest < math.inf else set()), at(minute)

@@ -84,6 +84,14 @@ class TriedStart(NamedTuple):
         return len(self.evicts) + len(self.displaces) if self.quality == 2 else math.inf
 
 
+class _CostlyRange(NamedTuple):
+    """Starts at which as many pods and plans have to make way: the first and the last."""
+
+    cost: float
+    first: int
+    last: int
+
+
 class WindowSearch:
     """Of a scheduler that is at rest. It is as before afterwards, but for what it remembers."""
 
@@ -122,6 +130,11 @@ class WindowSearch:
     def is_free(self, start: float) -> bool:
         """Whether the reservations can start then without evictions."""
         return self._attempt(self._index(start), BeforeStart.BACKFILL).cost == 0
+
+    def cost(self, start: float) -> float:
+        """How many pods and plans would have to make way for the reservations to start then; infinite
+        if that does not help."""
+        return self._attempt(self._index(start), BeforeStart.PREEMPT).cost
 
     # The search
 
@@ -181,30 +194,42 @@ class WindowSearch:
         self, segments: Sequence[tuple[int, int]], until: int
     ) -> list[tuple[int, int]]:
         """Ranges of starts before `until` with evictions: the fewest first, and with each number the
-        earliest. One is left out if an earlier start needs no more."""
-        most, limit = self._question.most_evictions, self._question.limit
+        earliest. One is left out if an earlier start needs fewer."""
+        limit, most = self._question.limit, self._question.most_evictions
         if most == 0:
             return []
         soonest = max(0, self._index(self._now + self._question.lead))
 
         def cost(i: int) -> float:
-            return self._attempt(i, BeforeStart.PREEMPT).cost
+            return self.cost(self._time(i))
 
-        found: list[tuple[float, int, int]] = []
+        found: list[_CostlyRange] = []
         for begin, end in segments:
             begin, end = max(begin, soonest), min(end, until - 1)
-            before = min((each[0] for each in found), default=math.inf)
+            fewest = min((each.cost for each in found), default=math.inf)
             taken = 0
             while begin <= end and taken < limit:
                 least = cost(end)
-                if least >= before or (most is not None and least > most):
+                if least == math.inf or least > fewest or (most is not None and least > most):
                     break
+                before = next((i for i, each in enumerate(found) if each.last == begin - 1), None)
+                if before is None and sum(each.cost <= least for each in found) >= limit:
+                    break  # it would not be listed
                 first = _first(begin, end, partial(_costs_at_most, cost, least))
                 assert first is not None
-                found.append((least, first, end))
+                if before is not None and first == begin and self._alike(found[before].first, first):
+                    found[before] = found[before]._replace(last=end)
+                else:
+                    found.append(_CostlyRange(least, first, end))
                 end, taken = first - 1, taken + 1
                 # What is earlier in this segment needs more, which is an answer all the same.
-        return [(first, end) for _, first, end in sorted(found)][:limit]
+        return [(each.first, each.last) for each in sorted(found)][:limit]
+
+    def _alike(self, one: int, other: int) -> bool:
+        """Whether the same pods and plans make way for both starts."""
+        a, b = self._attempt(one, BeforeStart.PREEMPT), self._attempt(other, BeforeStart.PREEMPT)
+        pods = [sorted(each.object for each in attempt.evicts) for attempt in (a, b)]
+        return pods[0] == pods[1] and a.displaces == b.displaces
 
     def _first_unknown(self, segments: Sequence[tuple[int, int]], until: int) -> tuple[int, int] | None:
         """The earliest range of starts before `until` at which capacity may be free."""
