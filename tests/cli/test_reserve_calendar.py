@@ -213,3 +213,11 @@ def test_a_schedule_is_created_and_makes_its_reservation(cluster: ServedCluster)
     cluster.settle()
     names = cluster("get", "reservations", "-o", "name").lines
     assert [name for name in names if "/daily-" in name]
+
+
+def test_all_errors_of_a_schedule_are_reported_at_once() -> None:
+    wrong = ["--repeat", "0 25 * * *", "--time-zone", "Europe/Zurch", "--for", "4h", "--lead", "5x"]
+    done = call("reserve", *PLAIN, *wrong, "--release-if-unused-after", "q", "--dry-run")
+    assert done.status == 1
+    flags = [line.split(": ")[1] for line in done.err.splitlines()]
+    assert sorted(flags) == ["--lead", "--release-if-unused-after", "--repeat", "--time-zone"]

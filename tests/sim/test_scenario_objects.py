@@ -126,6 +126,20 @@ def test_pods_are_refused_at(change: Callable[[PodBuilder], PodBuilder], field: 
     assert all(error.object.endswith("/p1") for error in ScenarioObject(raw).errors)
 
 
+def test_all_errors_of_calendar_annotations_are_reported_with_misspelt_ones() -> None:
+    raw = make_reservation("r").raw()
+    raw["metadata"]["annotations"] = {
+        "holdfast.io/starts-at": "tomorrow",
+        "holdfast.io/leed": "30m",
+        "holdfast.io/before-start": "Evict",
+        "holdfast.io/at-end": "evict",
+    }
+    assert fields(raw) == [
+        f"metadata.annotations[holdfast.io/{name}]"
+        for name in ("starts-at", "before-start", "at-end", "leed")
+    ]
+
+
 def _pod(name: str, **spec: Any) -> Raw:
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     return {

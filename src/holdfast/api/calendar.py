@@ -87,50 +87,65 @@ def misspelt_terms(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
 def calendar_terms(annotations: Mapping[str, str]) -> CalendarTerms:
     """The calendar terms of a Reservation with these annotations. Raises InvalidObject, with the
     annotation as its field."""
+    terms, errors = checked_terms(annotations)
+    if errors:
+        raise errors[0]
+    return terms
+
+
+def checked_terms(annotations: Mapping[str, str]) -> tuple[CalendarTerms, list[InvalidObject]]:
+    """The calendar terms of a Reservation with these annotations, and all errors of them, each with the
+    annotation as its field. An invalid annotation counts as not given."""
     if not any(key in annotations for key in _KEYS):
-        return NO_TERMS
-    start = _time(annotations, names.STARTS_AT)
-    lead = _duration(annotations, names.LEAD) or 0.0
-    before = _choice(annotations, names.BEFORE_START, BeforeStart, BeforeStart.BACKFILL)
-    for key in (names.LEAD, names.BEFORE_START):
-        if key in annotations and start is None:
-            raise _invalid(key, f"needs {names.STARTS_AT}")
-    return CalendarTerms(
-        start,
-        lead,
-        before,
-        _duration(annotations, names.RELEASE_IF_UNUSED_AFTER),
-        _choice(annotations, names.AT_END, AtEnd, AtEnd.KEEP),
+        return NO_TERMS, []
+    given = _GivenTerms(annotations)
+    terms = CalendarTerms(
+        given.time(names.STARTS_AT),
+        given.duration(names.LEAD) or 0.0,
+        given.choice(names.BEFORE_START, BeforeStart, BeforeStart.BACKFILL),
+        given.duration(names.RELEASE_IF_UNUSED_AFTER),
+        given.choice(names.AT_END, AtEnd, AtEnd.KEEP),
     )
+    if names.STARTS_AT not in annotations:
+        for key in (names.LEAD, names.BEFORE_START):
+            if key in annotations:
+                given.refuse(key, f"needs {names.STARTS_AT}")
+    return terms, given.errors
 
 
-def _time(annotations: Mapping[str, str], key: str) -> float | None:
-    text = annotations.get(key)
-    try:
-        return None if text is None else parse_time(text)
-    except TimeError as error:
-        raise _invalid(key, str(error)) from None
+class _GivenTerms:
+    """Reads calendar annotations, and collects their errors."""
 
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._annotations = annotations
+        self.errors: list[InvalidObject] = []
 
-def _duration(annotations: Mapping[str, str], key: str) -> float | None:
-    text = annotations.get(key)
-    try:
-        seconds = None if text is None else parse_duration(text)
-    except DurationError as error:
-        raise _invalid(key, str(error)) from None
-    if seconds is not None and seconds < 0:
-        raise _invalid(key, f"must not be negative: {text!r}")
-    return seconds
+    def time(self, key: str) -> float | None:
+        text = self._annotations.get(key)
+        try:
+            return None if text is None else parse_time(text)
+        except TimeError as error:
+            self.refuse(key, str(error))
+            return None
 
+    def duration(self, key: str) -> float | None:
+        text = self._annotations.get(key)
+        try:
+            seconds = None if text is None else parse_duration(text)
+        except DurationError as error:
+            self.refuse(key, str(error))
+            return None
+        if seconds is not None and seconds < 0:
+            self.refuse(key, f"must not be negative: {text!r}")
+            return None
+        return seconds
 
-def _choice(annotations: Mapping[str, str], key: str, known: type[StrEnum], default: StrEnum) -> str:
-    value = annotations.get(key)
-    if value is None:
+    def choice(self, key: str, known: type[StrEnum], default: StrEnum) -> str:
+        value = self._annotations.get(key)
+        if value is None or value in list(known):
+            return default if value is None else value
+        self.refuse(key, f"unknown value {value!r}; known: {', '.join(known)}")
         return default
-    if value not in list(known):
-        raise _invalid(key, f"unknown value {value!r}; known: {', '.join(known)}")
-    return value
 
-
-def _invalid(key: str, message: str) -> InvalidObject:
-    return InvalidObject("", f"metadata.annotations[{key}]", message)
+    def refuse(self, key: str, message: str) -> None:
+        self.errors.append(InvalidObject("", f"metadata.annotations[{key}]", message))

@@ -195,18 +195,17 @@ def _warn_of_annotations(request: WriteRequest, raw: Raw) -> None:
 
 def reservation_annotations(raw: Raw) -> list[tuple[str, Mapping[str, str]]]:
     """The annotations of a Reservation, or of the Reservations of a ReservationSchedule, with their
-    path."""
-    path, metadata = "metadata", raw.get("metadata")
-    match raw.get("kind"):
-        case "Reservation":
-            pass
-        case "ReservationSchedule":
-            path = "spec.template.metadata"
-            metadata = ((raw.get("spec") or {}).get("template") or {}).get("metadata")
+    path; none where these are invalid."""
+    match raw:
+        case {"kind": "Reservation", "metadata": {"annotations": dict(found)}}:
+            return [("metadata.annotations", found)]
+        case {
+            "kind": "ReservationSchedule",
+            "spec": {"template": {"metadata": {"annotations": dict(found)}}},
+        }:
+            return [("spec.template.metadata.annotations", found)]
         case _:
             return []
-    annotations = (metadata or {}).get("annotations")
-    return [(f"{path}.annotations", annotations)] if annotations else []
 
 
 def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
@@ -236,10 +235,10 @@ def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool
     problems += strategy.check_changed(request, before, after)
     if request.subresource != "status" or not type.builtin:
         problems += check_values(type, to_version(type, after), to_version(type, before))
-    if problems:
-        raise invalid(type.group, type.kind, request.name, problems)
     if reservation_annotations(after) != reservation_annotations(before):
         _warn_of_annotations(request, after)
+    if problems:
+        raise invalid(type.group, type.kind, request.name, problems)
     return after
 
 

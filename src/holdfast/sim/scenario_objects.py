@@ -87,7 +87,7 @@ class ScenarioObject:
             self.raw, _ = decoded_object(type, given)
         if is_decoded:
             problems += _beside(problems, check_decoded(type, _with_reference_uids(self.raw)), given)
-        for path, written in reservation_annotations(self.raw) if not problems else ():
+        for path, written in reservation_annotations(self.raw) if is_decoded else ():
             for key, text in misspelt_terms(written):
                 if stored:
                     self.newer.append(f"{path}[{key}]")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer
 from harness.objects import config_map, pod
+from harness.served_cluster import ServedCluster
 
 NOT_FOUND = "the server could not find the requested resource"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"
@@ -365,3 +367,29 @@ def test_bytes_that_are_not_utf_8_are_replaced_as_go_does(server: LiveServer) ->
     patch = b'{"data": {"a": "\xff"}}'
     assert server.ask("PATCH", f"{CONFIG_MAPS}/bytes", patch, MERGE).code == 200
     assert server.ask("POST", CONFIG_MAPS, b'{"\xff').code == 400
+
+
+def test_all_errors_of_a_schedule_are_in_one_response(tmp_path: Path) -> None:
+    path = "/apis/scheduling.holdfast.io/v1alpha1/reservationschedules"
+    template = {"spec": {"containers": [{"name": "c"}]}}
+    owners = [{"labelSelector": {"matchLabels": {"a": "b"}}}]
+    metadata = {"annotations": {"holdfast.io/at-end": "evict", "holdfast.io/leed": "5m"}}
+    spec = {
+        "schedule": "0 25 * * *",
+        "timeZone": "Europe/Zurch",
+        "duration": "4 h",
+        "template": {"metadata": metadata, "spec": {"owners": owners, "template": template}},
+    }
+    raw: dict[str, Any] = {"apiVersion": "scheduling.holdfast.io/v1alpha1"}
+    raw |= {"kind": "ReservationSchedule", "metadata": {"name": "wrong"}}
+    with ServedCluster(tmp_path) as cluster:
+        answer = cluster.server.post(path, {**raw, "spec": spec})
+        assert answer.code == 422
+        assert [each["field"] for each in answer.body["details"]["causes"]] == [
+            "spec.duration",
+            "spec.timeZone",
+            "spec.schedule",
+            "spec.template.metadata.annotations[holdfast.io/at-end]",
+        ]
+        assert len(answer.warnings) == 1 and "did you mean holdfast.io/lead?" in answer.warnings[0]
+        assert cluster.server.post(path, {**raw, "spec": "x"}).code == 422

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.machinery.schema.custom.validation import check as check_by_schema
+from holdfast.machinery.schema.custom.validation import of_right_types, unreported
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation import core_kinds, pods, resource_claims, resource_slices
@@ -56,7 +57,9 @@ def check_values(
     """The validation errors of an object that is decoded and defaulted. `old` is the object that it
     replaces, for transition rules of custom kinds."""
     if not type.definition:
-        return check_by_schema(type, raw, old) or check_own_kinds(type, raw)
+        by_schema = check_by_schema(type, raw, old)
+        own = check_own_kinds(type, of_right_types(type, raw) if by_schema else raw)
+        return [*by_schema, *unreported(own, by_schema)]
     found: list[FieldError] = []
     check = CHECKS.get((type.group, type.kind))
     if check is not None:

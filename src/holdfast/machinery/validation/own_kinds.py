@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.api import names
-from holdfast.api.calendar import calendar_terms
+from holdfast.api.calendar import CalendarTerms, checked_terms
 from holdfast.api.cron import CronError, load_zone
-from holdfast.api.errors import DurationError, InvalidObject, TimeError
+from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.names import HOLDFAST_API, RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
 from holdfast.api.quantity import MOST_COUNTED, QuantityError, amount, format_amount, parse
 from holdfast.api.reservation_schedules import parse_schedule
@@ -75,18 +75,22 @@ def _check_reservation_spec(found: Found, spec: dict[str, Any], path: str) -> No
 
 
 def _check_calendar(found: Found, annotations: dict[str, str], spec: dict[str, Any]) -> None:
+    terms = _check_terms(found, annotations, "metadata.annotations")
     try:
-        terms = calendar_terms(annotations)
         expires = parse_time(spec["expires"]) if spec.get("expires") else None
-    except InvalidObject as error:
-        key = error.field.partition("[")[2].rstrip("]")
-        found.append(invalid(error.field, annotations.get(key, ""), error.message))
-        return
     except TimeError:
         return  # the schema reports it
     if terms.start is not None and expires is not None and expires <= terms.start:
         where = f"must be after metadata.annotations[{names.STARTS_AT}]"
         found.append(invalid("spec.expires", spec["expires"], where))
+
+
+def _check_terms(found: Found, annotations: Mapping[str, str], path: str) -> CalendarTerms:
+    terms, errors = checked_terms(annotations)
+    for error in errors:
+        key = error.field.partition("[")[2].rstrip("]")
+        found.append(invalid(f"{path}[{key}]", annotations.get(key, ""), error.message))
+    return terms
 
 
 def _check_schedule(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
@@ -132,14 +136,8 @@ def _check_schedule(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
 
 def _check_template_metadata(found: Found, metadata: dict[str, Any]) -> None:
     path = "spec.template.metadata"
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    before = len(found)
-    for part, given in (("labels", labels), ("annotations", annotations)):
-        for key, value in given.items():
-            if not isinstance(value, str):
-                found.append(invalid(f"{path}.{part}[{key}]", value, "must be a string"))
-    if len(found) > before:
-        return
+    labels = _strings(found, metadata.get("labels") or {}, f"{path}.labels")
+    annotations = _strings(found, metadata.get("annotations") or {}, f"{path}.annotations")
     check_labels(found, labels, f"{path}.labels")
     _check_order(found, labels, f"{path}.labels")
     for key in annotations:
@@ -148,13 +146,19 @@ def _check_template_metadata(found: Found, metadata: dict[str, Any]) -> None:
         why = "must not be given: each reservation has the start of its occurrence"
         where = f"{path}.annotations[{names.STARTS_AT}]"
         found.append(invalid(where, annotations[names.STARTS_AT], why))
-    if len(found) > before:
-        return
-    try:
-        calendar_terms({**annotations, names.STARTS_AT: "2000-01-01T00:00:00Z"})
-    except InvalidObject as error:
-        key = error.field.partition("[")[2].rstrip("]")
-        found.append(invalid(f"{path}.annotations[{key}]", annotations.get(key, ""), error.message))
+    of_occurrence = {**annotations, names.STARTS_AT: "2000-01-01T00:00:00Z"}
+    _check_terms(found, of_occurrence, f"{path}.annotations")
+
+
+def _strings(found: Found, given: Any, path: str) -> dict[str, str]:
+    """The entries of a map that are strings; the others are errors."""
+    if not isinstance(given, dict):
+        found.append(invalid(path, given, "must be a map"))
+        return {}
+    for key, value in given.items():
+        if not isinstance(value, str):
+            found.append(invalid(f"{path}[{key}]", value, "must be a string"))
+    return {key: value for key, value in given.items() if isinstance(value, str)}
 
 
 def _check_order(found: Found, labels: Mapping[str, str], path: str) -> None:

@@ -56,8 +56,15 @@ def has_rules(schema: Schema) -> bool:
     return any(True for _ in _rules_in(schema, ""))
 
 
+def has_only_own_rules(schema: Schema) -> bool:
+    """Whether all rules are those of Holdfast's own definitions, which can be evaluated on an object of
+    which parts are missing."""
+    return all(own_rule(rule.get("rule", "")) is not None for _, rule in _rules_in(schema, ""))
+
+
 def check_rules(schema: Schema, value: Any, old: Any, problems: Problems) -> None:
-    """Evaluates every rule of a schema on an otherwise valid object; `old` None on creation."""
+    """Evaluates every rule of a schema on an object without other errors, or without the parts that
+    have some; `old` None on creation."""
     try:
         _Checking(problems).part(schema, value, _ABSENT if old is None else old, "")
     except RuleTooCostly as error:

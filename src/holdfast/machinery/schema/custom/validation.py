@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from holdfast.api.errors import MalformedText
 from holdfast.api.times import parse_duration, parse_time
-from holdfast.machinery.schema.custom.cel import check_rules, has_rules
+from holdfast.machinery.schema.custom.cel import check_rules, has_only_own_rules, has_rules
 from holdfast.machinery.schema.custom.regexp import BadPattern, Regexp, TooCostly, compiled
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
@@ -80,24 +80,77 @@ def _weight(schema: Schema) -> float:
 
 
 def check(type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None) -> Problems:
-    """Everything the schema has against an object that was read and defaulted."""
+    """Everything the schema has against an object that was read and defaulted. Where parts of it are
+    missing or of another type, rules that are expressions of CEL are not evaluated."""
     problems: Problems = []
     schema = type.schema
     if schema is None:
         return problems
     made = type.made.get("check")
     if made is None:
-        made = type.made["check"] = (compile_schema(schema), has_rules(schema))
-        type.made["weight"] = _weight(schema)
-    by_schema, by_rules = made
+        made = compile_schema(schema), has_rules(schema), has_only_own_rules(schema)
+        type.made["check"], type.made["weight"] = made, _weight(schema)
+    by_schema, by_rules, only_own = made
     by_schema(raw, "", problems)
     if not by_rules:
         return problems
-    if any(problem.reason in _BLOCKING for problem in problems):
-        problems.append(field_problem(INVALID, "<nil>", None, _RULES_LEFT))
-    else:
+    if not any(problem.reason in _BLOCKING for problem in problems):
         check_rules(schema, raw, old, problems)
+    elif only_own:
+        further: Problems = []
+        check_rules(schema, of_right_types(type, raw), None, further)
+        problems += unreported(further, problems)
+    else:
+        problems.append(field_problem(INVALID, "<nil>", None, _RULES_LEFT))
     return problems
+
+
+def of_right_types(type: ResourceType, raw: dict[str, Any]) -> dict[str, Any]:
+    """The object without the fields of other types than its schema wants, and without the lists that
+    have such items."""
+    kept = raw if type.schema is None else _of_right_type(type.schema, raw)
+    return {} if kept is _WRONG else kept
+
+
+_WRONG: Any = object()
+
+
+def _of_right_type(schema: Schema, value: Any) -> Any:
+    wanted = _wanted_types(schema)
+    if value is None:
+        return None if schema.get("nullable") or not wanted else _WRONG
+    if wanted and not _is_one_of(value, wanted):
+        return _WRONG
+    if isinstance(value, dict):
+        fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
+        kept = {
+            name: _of_right_type(part, item)
+            if isinstance(part := fields.get(name, values), dict)
+            else item
+            for name, item in value.items()
+        }
+        return {name: item for name, item in kept.items() if item is not _WRONG}
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        items = [_of_right_type(schema["items"], item) for item in value]
+        return _WRONG if any(item is _WRONG for item in items) else items
+    return value
+
+
+def unreported(found: Problems, before: Problems) -> Problems:
+    """Errors of further checks, without those that may follow from the errors before: errors of the
+    same field, or of a field that a part was left out of."""
+    known = {_plain(each.field) for each in before}
+    left_out = [f"{_plain(each.field)}." for each in before if each.reason == TYPE_INVALID]
+
+    def follows(field: str) -> bool:
+        return field in known or any(each.startswith(f"{field}.") for each in left_out)
+
+    return [each for each in found if not follows(_plain(each.field))]
+
+
+def _plain(path: str) -> str:
+    """`requests.cpu` of `requests[cpu]`."""
+    return path.replace("[", ".").replace("]", "")
 
 
 def compile_schema(schema: Schema) -> Check:
