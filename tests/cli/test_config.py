@@ -109,3 +109,21 @@ def test_a_valid_file_is_shown_with_what_its_plugins_read() -> None:
         "plugins.yaml: Others: reads Site of example.com/v1",
         "plugins.yaml: Others, TeamQuotas: reads TeamQuota of example.com/v1",
     ]
+
+
+def test_an_invalid_added_affinity_is_reported_with_file_and_field(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    term = "{matchExpressions: [{key: a, operator: Inn, values: [b]}]}"
+    added = f"requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}"
+    config.write_text(
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: "
+        f"[{{pluginConfig: [{{name: NodeAffinity, args: {{addedAffinity: {{{added}}}}}}}]}}]}}"
+    )
+    result = CliRunner().invoke(app, ["config", "validate", str(config)])
+    assert result.exit_code == 1
+    assert str(result.exception) == (
+        f"{config}: profiles[0].pluginConfig[0].args.addedAffinity"
+        ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
+        '.operator: Unsupported value: "Inn": supported values: "DoesNotExist", "Exists", "Gt", "In", '
+        '"Lt", "NotIn"'
+    )

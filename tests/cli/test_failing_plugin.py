@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
-from holdfast.plugin import Handle, Plugin, PodClass
+from holdfast.plugin import Handle, Plugin, PluginError, PodClass
 from holdfast.scheduler.framework import registry as registry_module
 
 CONFIG = """
@@ -168,6 +168,27 @@ def test_wrong_arguments_are_reported_with_file_and_field(
         assert f"{field}plugin Strict cannot be created: ValueError: unknown arguments" in str(
             result.exception
         )
+
+
+class Refusing(Strict):
+    """Raises an error of Holdfast's own."""
+
+    name = "Strict"
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
+        raise PluginError(f"unknown arguments: {', '.join(args)}")
+
+
+def test_errors_of_holdfast_about_arguments_have_file_and_field_too(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ("Parsing", f"{__name__}:Parsing"), ("Strict", f"{__name__}:Refusing"))
+    config = str(installed / "config.yaml")
+    (installed / "config.yaml").write_text(CONFIG.replace("Parsing", "Strict").rstrip() + ARGUMENTS)
+    result = CliRunner().invoke(app, ["config", "validate", config])
+    assert str(result.exception) == (
+        f"{config}: profiles[0].pluginConfig[1].args: unknown arguments: perNod"
+    )
 
 
 def test_arguments_of_a_plugin_that_is_not_enabled_are_a_warning(

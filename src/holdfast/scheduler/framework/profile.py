@@ -49,12 +49,14 @@ class Profile:
                     cluster.classes.read(plugin.reads_annotations, plugin.reads_fields)
                     cluster.raw_objects.declare(plugin.reads_objects)
                     handle = Handle(cluster, ref.name, resolved.scheduler_name, plugin.reads_objects)
+                    where = given_at.get(ref.name, "")
                     try:
                         made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
-                    except HoldfastError:
+                    except HoldfastError as error:
+                        if where:
+                            raise PluginError(f"{where}: {error}") from error
                         raise
                     except RAISED as error:
-                        where = given_at.get(ref.name, "")
                         why = f"plugin {ref.name} cannot be created: {text_of(error)}"
                         raise PluginError(f"{where}: {why}" if where else why) from error
                     if getattr(made[ref.name], "handle", None) is None:

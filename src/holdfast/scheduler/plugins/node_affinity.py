@@ -9,12 +9,11 @@ from holdfast.api.affinity import NodeSelectorTerm, PreferredSchedulingTerm
 from holdfast.api.decode import convert
 from holdfast.api.errors import SelectorError
 from holdfast.api.names import NODE_NAME_FIELD
-from holdfast.api.selectors import aggregated, field_requirement, node_requirement, term_problems
+from holdfast.api.selectors import aggregated, term_problems
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.config import ConfigError
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     ByMaximum,
@@ -38,14 +37,7 @@ class NodeAffinityPlugin(Plugin):
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)
         raw = getattr(args, "added_affinity", None)
-        self._added = convert(raw, Affinity, prefix="addedAffinity") if raw else Affinity()
-        required = self._added.required_during_scheduling_ignored_during_execution
-        wanted = required.node_selector_terms if required else []
-        for term in (*wanted, *(t.preference for t in preferred_terms(self._added))):
-            try:
-                check_term(term)
-            except SelectorError as error:
-                raise ConfigError([("NodeAffinity.args.addedAffinity", str(error))]) from error
+        self._added = convert(raw, Affinity) if raw else Affinity()
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         nodes = self.handle.nodes
@@ -106,14 +98,6 @@ class NodeAffinityPlugin(Plugin):
             return total
 
         return Score(score, Scope.NODE, ByMaximum())
-
-
-def check_term(term: NodeSelectorTerm) -> None:
-    """Raises SelectorError if the term is invalid."""
-    for expression in term.match_expressions:
-        node_requirement(expression)
-    for field in term.match_fields:
-        field_requirement(field)
 
 
 def has_required(cls: PodClass) -> bool:

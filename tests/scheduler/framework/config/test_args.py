@@ -26,6 +26,11 @@ from scheduler.framework.config.loading import loaded, problems
 HOSTNAME = "kubernetes.io/hostname"
 SPREAD = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway"}
 POINT = {"utilization": 0, "score": 10}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+ADDED = {
+    REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+}
 
 
 def configured(plugin: str, args: Any) -> list[dict[str, Any]]:
@@ -103,8 +108,8 @@ def test_enabled_plugins_get_their_defaults() -> None:
         ),
         (
             "NodeAffinity",
-            {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"a": 1}}},
-            NodeAffinityArgs({"requiredDuringSchedulingIgnoredDuringExecution": {"a": 1}}),
+            {"addedAffinity": ADDED},
+            NodeAffinityArgs(ADDED),
         ),
         (
             "PodTopologySpread",
@@ -268,6 +273,51 @@ def _ratio(*points: tuple[int, int]) -> dict[str, Any]:
             [
                 ".addedAffinity.requiredDuringScheduling: unknown field; did you mean "
                 '"requiredDuringSchedulingIgnoredDuringExecution"?'
+            ],
+        ),
+        (
+            "NodeAffinity",
+            {
+                "addedAffinity": {
+                    REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": {}}, {"match": []}]},
+                    PREFERRED: [{"weight": "high", "preference": {}}],
+                }
+            },
+            [
+                f".addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions: expected a list, "
+                "got a mapping",
+                f".addedAffinity.{REQUIRED}.nodeSelectorTerms[1].match: unknown field; did you mean "
+                '"matchFields"?',
+                f'.addedAffinity.{PREFERRED}[0].weight: expected an integer, got "high"',
+            ],
+        ),
+        (
+            "NodeAffinity",
+            {
+                "addedAffinity": {
+                    REQUIRED: {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "Inn", "values": ["b"]}]},
+                            {"matchFields": [{"key": "name", "operator": "In", "values": ["b"]}]},
+                        ]
+                    },
+                    PREFERRED: [
+                        {"weight": 0, "preference": {"matchExpressions": [{"operator": "In"}]}},
+                        {
+                            "weight": 1,
+                            "preference": {"matchExpressions": [{"key": "a", "operator": "In"}]},
+                        },
+                    ],
+                }
+            },
+            [
+                f".addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator: "
+                'Unsupported value: "Inn": supported values: "DoesNotExist", "Exists", "Gt", "In", '
+                '"Lt", "NotIn"',
+                f".addedAffinity.{REQUIRED}.nodeSelectorTerms[1].matchFields[0].key: must be "
+                '"metadata.name", got "name"',
+                f".addedAffinity.{PREFERRED}[1].preference.matchExpressions[0].values: Invalid value: "
+                "null: for 'in', 'notin' operators, values set can't be empty",
             ],
         ),
         (

@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.api import names
+from holdfast.api.affinity import NodeAffinity, NodeSelectorTerm
+from holdfast.api.decode import convert
 from holdfast.api.name_rules import label_key
+from holdfast.api.selectors import term_problems
 from holdfast.api.workloads import percentage
 from holdfast.scheduler.framework.config.document import API_VERSION
 from holdfast.scheduler.framework.config.structs import (
@@ -24,7 +27,6 @@ from holdfast.scheduler.framework.config.structs import (
     Weight,
     child,
     described,
-    hint,
     item,
     read,
     write,
@@ -169,9 +171,36 @@ class NodeResourcesBalancedAllocationArgs(Section, frozen=True):
 
 
 class NodeAffinityArgs(Section, frozen=True):
-    """`added_affinity` is a v1 NodeAffinity, not decoded."""
+    """`added_affinity` is a valid v1 NodeAffinity, not decoded."""
 
     added_affinity: dict[str, Any] | None = None
+
+
+class _Requirement(Section, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class _Term(Section, frozen=True):
+    match_expressions: tuple[_Requirement, ...] = ()
+    match_fields: tuple[_Requirement, ...] = ()
+
+
+class _RequiredTerms(Section, frozen=True):
+    node_selector_terms: tuple[_Term, ...] = ()
+
+
+class _PreferredTerm(Section, frozen=True):
+    weight: int = 0
+    preference: _Term = _Term()
+
+
+class _AddedAffinity(Section, frozen=True):
+    """The fields of a v1 NodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: _RequiredTerms | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[_PreferredTerm, ...] = ()
 
 
 class InterPodAffinityArgs(Section, frozen=True):
@@ -239,15 +268,30 @@ def checked_balance(
 
 
 def checked_node_affinity(args: NodeAffinityArgs, path: str, problems: Problems) -> NodeAffinityArgs:
-    known = (
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "preferredDuringSchedulingIgnoredDuringExecution",
-    )
-    for name in args.added_affinity or ():
-        if name not in known:
-            at = child(child(path, "addedAffinity"), name)
-            problems.add(at, "unknown field" + hint(name, known))
+    at, before = child(path, "addedAffinity"), len(problems)
+    read(_AddedAffinity, args.added_affinity or {}, at, problems)
+    if len(problems) > before:
+        return args
+    added = convert(args.added_affinity or {}, NodeAffinity)
+    required = added.required_during_scheduling_ignored_during_execution
+    terms = child(child(at, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    for i, term in enumerate(required.node_selector_terms if required is not None else ()):
+        _check_term(term, item(terms, i), problems)
+    preferred = child(at, "preferredDuringSchedulingIgnoredDuringExecution")
+    for i, weighted in enumerate(added.preferred_during_scheduling_ignored_during_execution):
+        if weighted.weight:
+            _check_term(weighted.preference, child(item(preferred, i), "preference"), problems)
     return args
+
+
+def _check_term(term: NodeSelectorTerm, path: str, problems: Problems) -> None:
+    for text in term_problems(term, path):
+        where, _, message = text.partition(": ")
+        problems.add(where, message)
+    for i, field in enumerate(term.match_fields):
+        if field.key != names.NODE_NAME_FIELD:
+            at = child(item(child(path, "matchFields"), i), "key")
+            problems.add(at, f'must be "{names.NODE_NAME_FIELD}", got {described(field.key)}')
 
 
 def checked_preemption(
