@@ -17,6 +17,7 @@ import pytest
 from explanation.test_situations import snapshot_with
 from harness.objects import Raw, node, pod, queue, reservation
 from holdfast.api.documents import Document
+from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.facts.workload_dry_runs import _SEED
 from holdfast.local.component import key_of
@@ -35,6 +36,7 @@ SEEDS = range(*map(int, os.environ.get("HOLDFAST_FOLLOWED", "0:36").split(":")))
 FACTORY = SchedulerFactory.of()
 NOW = 1_772_442_000.0
 CLAIM = re.compile(r"; then (?:(?P<all>both|all \d+)|(?P<some>\d+) of \d+) pods? fits?: ")
+RUNS = re.compile(r"; then (\d+) of its pods runs? instead of (\d+), but its rollout does not complete")
 SIZE = re.compile(
     r"request at most (\S+) cpu instead of [^,]+, in the template of \w+ web(, and set .*)?;"
 )
@@ -186,7 +188,11 @@ def test_what_explain_advises(seed: int) -> None:
         after = pods_of(followed(objects, advice.change))
         claim = CLAIM.search(advice.text)
         new = after.updated - before.running
-        if claim is None or claim["all"]:
+        if (runs := RUNS.search(advice.text)) is not None:
+            assert [len(before.running), len(after.running)] == [int(runs[2]), int(runs[1])], (
+                advice.text
+            )
+        elif claim is None or claim["all"]:
             assert len(after.updated) == len(after.running) == after.wanted, advice.text
         else:
             assert len(new) >= int(claim["some"]), advice.text
@@ -463,3 +469,56 @@ def test_advice_is_the_same_for_objects_whose_uids_are_of_the_seed_of_dry_runs()
         (advice,) = report.advice
         assert advice.text.startswith("request at most 2 cpu instead of 3")
         assert advice.text.endswith("then all 3 pods fit: n0")
+
+
+# Rollouts that are stuck
+
+
+def half_replaced(replicas: int) -> tuple[list[Raw], Raw]:
+    """A Deployment with one pod per node, of which n0 has an old one and n1 a new one; n2 is
+    cordoned."""
+    term: Raw = {"topologyKey": "kubernetes.io/hostname"}
+    term["labelSelector"] = {"matchLabels": {"app": "web"}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    first = with_ports("Deployment", replicas)
+    first["spec"]["template"]["spec"] = pod("x", "1", affinity=apart)["spec"]
+    second = copy.deepcopy(first)
+    tolerated = {"key": "a", "operator": "Exists"}
+    second["spec"]["template"]["spec"]["tolerations"] = [tolerated]
+    tainted = node("n1", cpu="8", taints=[{"key": "a", "effect": "NoSchedule"}])
+    cordoned = node("n2", cpu="8", unschedulable=True)
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for raw in (node("n0", cpu="8"), tainted, cordoned, first, second):
+        cluster.take(Apply(raw))
+        cluster.rest()
+    objects = [*cluster.objects.all()]
+    for raw in objects:
+        if raw["kind"] == "Pod" and tolerated not in raw["spec"].get("tolerations", ()):
+            raw["metadata"]["creationTimestamp"] = format_time(NOW - 60)
+    return objects, top_of(objects, "Deployment")
+
+
+def test_a_node_is_uncordoned_and_old_pods_of_a_stuck_rollout_end() -> None:
+    objects, top = half_replaced(3)
+    (advice,) = explain(snapshot_with(objects, NOW), top).advice
+    assert advice.text == (
+        "uncordon n2 (kubectl uncordon n2), and set maxUnavailable of its rolling update to 1, so that "
+        "old pods may end first; then both pods fit: n0, n2"
+    )
+    after = pods_of(followed(objects, advice.change))
+    assert len(after.running) == len(after.updated) == 3
+
+
+def test_more_pods_run_although_the_rollout_stays_stuck() -> None:
+    """The pod that starts on the node is an old one: these are tried first."""
+    objects, top = half_replaced(4)
+    before = pods_of(HypotheticalCluster(FACTORY, NOW, copy.deepcopy(objects), seed=5))
+    report = explain(snapshot_with(objects, NOW), top)
+    (advice,) = report.advice
+    assert advice.text == (
+        "uncordon n2 (kubectl uncordon n2); then 3 of its pods run instead of 2, but its rollout does "
+        "not complete"
+    )
+    assert "nothing that was tried would help" not in report.details
+    after = pods_of(followed(objects, advice.change))
+    assert (len(before.running), len(after.running)) == (2, 3)

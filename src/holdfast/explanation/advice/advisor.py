@@ -187,12 +187,13 @@ class Advisor:
         made, deleted = self._with_deletions(change)
         if nodes and self._parts is not None and not start.evicts:
             made, more, fitting = with_rollout(self.snapshot, self._parts, made)
-            if not fitting.started or fitting.lost or not self._is_more(fitting, made):
+            is_old = not fitting.started and fitting.total and fitting.running > self._unchanged.running
+            if not (fitting.started or is_old) or fitting.lost or not self._is_more(fitting, made):
                 nodes = []
             if more and END_OLD_PODS in self.actions:
                 nodes = []  # that is enough without the change
             deleted += more
-            fitting = fitting if fitting.total > 1 else None
+            fitting = fitting if fitting.total > 1 or is_old else None
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
@@ -200,7 +201,7 @@ class Advisor:
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
-            nodes, result = fitting.nodes, _result(fitting)
+            nodes, result = fitting.nodes or nodes, self._result(fitting)
         if "EndPods" in change.actions and isinstance(self.goal, Subject) and not start.evicts:
             result += replacements_text(self.snapshot, change, self.goal, nodes[0])
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
@@ -217,6 +218,13 @@ class Advisor:
         self.helpful.append(helpful)
         self._found[text] = ranked
         return True
+
+    def _result(self, fitting: Fitting) -> str:
+        """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
+        if fitting.started:
+            return _result(fitting)
+        runs = f"{fitting.running} of its pods {plural(fitting.running, 'runs', 'run')}"
+        return f"; then {runs} instead of {self._unchanged.running}, but its rollout does not complete"
 
     def propose_forecast(self, found: ForecastStart) -> bool:
         """Advises to wait for as long as the forecast says, which has tried it."""

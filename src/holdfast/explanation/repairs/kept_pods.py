@@ -36,10 +36,10 @@ def with_rollout(
     snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange
 ) -> tuple[ClusterChange, str, Fitting]:
     """The change with the least higher `maxUnavailable` with which the rolling update of a changed
-    template comes to its end, if that is needed and enough; what that adds to its text, and how many
-    pods then start."""
+    template, or one that is under way, comes to its end, if that is needed and enough; what that adds
+    to its text, and how many pods then start."""
     fitting = dry_run(snapshot, parts, change)
-    if fitting.is_all or all_unavailable(parts, change) is change:
+    if fitting.is_all or (not parts.old and all_unavailable(parts, change) is change):
         return change, "", fitting
     least = least_unavailable(snapshot, parts, change)
     if least is None:
