@@ -14,6 +14,7 @@ from harness.claim_objects import claim_template, device_class, request, resourc
 from harness.objects import Raw, node, pod
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
+from holdfast.local.component import key_of
 from holdfast.local.store.objects import Key
 from holdfast.sim.scenario_actions import Apply
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
@@ -201,3 +202,27 @@ def test_a_pod_can_do_with_less_beside_those_that_run() -> None:
     for each in (first, second):
         pods = followed(objects, each.change).objects.scan("", "Pod")
         assert all(raw["spec"].get("nodeName") for raw in pods), each.text
+
+
+@pytest.mark.parametrize("asked", ["Deployment", "Pod"])
+def test_pods_that_run_keep_the_devices_of_the_old_template(asked: str) -> None:
+    """The pending pod was deleted after the template was changed, so its own claim is a new one."""
+    cluster = cluster_of(Case(workload("Deployment", 3), template(4), template(2), "", "", 0))
+    (pending,) = (raw for raw in cluster.objects.scan("", "Pod") if not raw["spec"].get("nodeName"))
+    cluster.kubelets.delete(key_of(pending))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    pods = cluster.objects.scan("", "Pod")
+    running = [raw["metadata"]["name"] for raw in pods if raw["spec"].get("nodeName")]
+    assert (len(pods), len(running)) == (3, 2)
+    about = next(
+        raw for raw in objects if raw["kind"] == asked and raw["metadata"]["name"] not in running
+    )
+    (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(about)).advice
+    names = advice.text.partition("kubectl delete pod ")[2].partition(")")[0].split()
+    assert sorted(names) == sorted(running)
+    assert advice.text.endswith(
+        "): their claims were made from ResourceClaimTemplate t as it was; then all 3 pods fit: n1, n2"
+    )
+    after = followed(objects, advice.change).objects.scan("", "Pod")
+    assert [bool(raw["spec"].get("nodeName")) for raw in after] == [True] * 3

@@ -202,21 +202,29 @@ def _unallocated(claim: Raw) -> Raw:
 
 def outdated_claims(snapshot: ClusterSnapshot, claims: ClaimsOfPod) -> Iterator[Repair]:
     """Pods whose claims were made from a template that is another one since: deleted if they have no
-    node, then all of them."""
-    specs: dict[str, Raw] = {}
-    for raw in claims.pending:
-        namespace = raw["metadata"].get("namespace") or ""
-        for name, template in claims_from_templates(raw).items():
-            claim = snapshot.find(RESOURCE_CLAIM, name, namespace)
-            now = snapshot.find(CLAIM_TEMPLATE, template, namespace)
-            if claim is not None and now is not None and claim["spec"] != now["spec"]["spec"]:
-                specs[template] = now["spec"]["spec"]
-    for with_running in (False, *([True] if claims.running else [])):
-        pods = RecreatedPods(snapshot, claims, specs, with_running)
+    node, then all of them. The outdated ones may be only those that run, which then have devices that
+    others need."""
+    pending = [(raw, _outdated(snapshot, raw)) for raw in claims.pending]
+    running = [(raw, _outdated(snapshot, raw)) for raw in claims.running]
+    for outdated in (pending, [*pending, *running] if any(specs for _, specs in running) else []):
+        specs = {template: spec for _, those in outdated for template, spec in those.items()}
+        raws = [raw for raw, those in outdated if those]
+        pods = RecreatedPods(snapshot, claims._replace(pending=raws), specs)
         if pods.text:
             template = f"ResourceClaimTemplate {few(list(specs))} as it was"
             text = f"{pods.text}: {pods.whose} made from {template}"
             yield repair(text, "RecreatePods", pods.objects)
+
+
+def _outdated(snapshot: ClusterSnapshot, pod: Raw) -> dict[str, Raw]:
+    """By name, the present specs of the templates that are not as the pod's claims were made."""
+    namespace, found = pod["metadata"].get("namespace") or "", dict[str, Raw]()
+    for name, template in claims_from_templates(pod).items():
+        claim = snapshot.find(RESOURCE_CLAIM, name, namespace)
+        now = snapshot.find(CLAIM_TEMPLATE, template, namespace)
+        if claim is not None and now is not None and claim["spec"] != now["spec"]["spec"]:
+            found[template] = now["spec"]["spec"]
+    return found
 
 
 def each_request(edit: Callable[[str, Raw], None]) -> Edit:
