@@ -329,3 +329,37 @@ def test_reclaim_is_not_configured() -> None:
     said = "the action reclaim is not configured: with it, it could reclaim 8 cpu from queue a"
     assert f"{said} (default/x) on n1" in report.details
     assert [each.change["actions"] for each in report.advice] == [["EndPods"]]
+
+
+def held_budget(healthy: int = 2) -> Raw:
+    """A budget as its controller writes it: as many pods must be healthy as are."""
+    raw = budget("db")
+    raw["spec"]["minAvailable"] = healthy
+    raw["status"] = {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": healthy}
+    raw["status"] |= {"expectedPods": healthy, "observedGeneration": 1}
+    return raw
+
+
+@pytest.mark.parametrize("nominated", [{}, {"nominatedNodeName": "n1"}], ids=["before", "nominated"])
+def test_a_budget_that_protects_the_pods_of_the_nominated_node(nominated: Raw) -> None:
+    """The pod is nominated as its victims are evicted, which the API server then refuses."""
+    reclaimer = p()
+    reclaimer["status"] = {"phase": "Pending", **nominated}
+    victims = [x("x", "4", app="db"), x("y", "4", app="db")]
+    for each in victims:
+        each["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    objects = [N1, A, B, *victims, held_budget(), reclaimer]
+    report = as_they_are("Pod", "p", *objects)
+    assert "it waits until pods there have terminated" not in report.summary
+    assert report.details[:2] == [
+        "it would reclaim 8 cpu from queue a (default/y, default/x) on n1",
+        "PodDisruptionBudget default/db allows 0 more evictions, and protects default/y, default/x: "
+        "the eviction is refused, and tried again later",
+    ]
+    (advice,) = report.advice
+    assert advice.text == (
+        "lower minAvailable of PodDisruptionBudget default/db from 2 to 1; then it reclaims 4 cpu from "
+        "queue a (default/y) on n1"
+    )
+    world = world_of(changed(objects, advice.change))
+    assert world.node_of("p") == "n1"

@@ -60,7 +60,7 @@ def consider_budgets(
     if len(budgets) != 1:
         return []
     found = [] if is_reserved else _more_replicas(snapshot, pod, budgets[0])
-    for each in _wider_budget(snapshot, budgets[0]):
+    for each in wider_budget(snapshot, budgets[0]):
         with applied(snapshot, each.change.objects):
             helps = not forbidding_budgets(snapshot, pod)
         if helps:
@@ -68,7 +68,7 @@ def consider_budgets(
     return found
 
 
-def _wider_budget(snapshot: ClusterSnapshot, budget: DisruptionBudget) -> Iterator[Repair]:
+def wider_budget(snapshot: ClusterSnapshot, budget: DisruptionBudget) -> Iterator[Repair]:
     """The budget with which one pod may be evicted, and its status as the controller would write it."""
     raw = snapshot.find(_BUDGET, budget.name, budget.namespace) or {}
     spec, status = raw.get("spec") or {}, raw.get("status") or {}

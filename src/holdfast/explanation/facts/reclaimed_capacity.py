@@ -30,6 +30,8 @@ class Reclaiming(NamedTuple):
     text: str = ""
     """What it reclaims in the next round, as the end of a sentence; empty if it reclaims nothing."""
     details: tuple[str, ...] = ()
+    protected: tuple[PodRecord, ...] = ()
+    """The pods that it would reclaim, if disruption budgets did not protect them."""
 
 
 def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
@@ -50,7 +52,7 @@ def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
     if not play.victims(RECLAIMED):
         what = reclaimed_text(snapshot, [Eviction(pod, RECLAIMED, play.protected)])
         refused = [f"{each}: the eviction is refused, and tried again later" for each in refusals]
-        return Reclaiming(details=(f"it would reclaim {what}", *refused))
+        return Reclaiming("", (f"it would reclaim {what}", *refused), tuple(play.protected))
     what = reclaimed_text(snapshot, play.own)
     if not is_configured:
         missing = f"the action reclaim is not configured: with it, it could reclaim {what}"

@@ -164,6 +164,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     if nominated and scheduler.cluster.nodes.row(nominated) is None:
         report.details.append(f"{nominated} was nominated for it, but no longer exists")
         nominated = ""
+    terminating = terminating_on(snapshot, nominated) if nominated else []
     if pod.deletion_pending:
         report.summary = "It is being deleted and will not be scheduled."
         return
@@ -188,8 +189,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         _gated(snapshot, subject, pod, placing, advisor, report)
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
-    elif nominated and placing.message and not starts_on(snapshot, subject):
-        _nominated(snapshot, nominated, advisor, report)
+    elif terminating and placing.message and not starts_on(snapshot, subject):
+        _nominated(snapshot, nominated, terminating, advisor, report)
     elif job is not None:
         if explain_member(snapshot, job, pod, placing, advisor, report):
             report.summary = request_text(snapshot, pod) or report.summary
@@ -232,7 +233,7 @@ def _explain_reclaim(
     if found.text:
         report.summary += f" {found.text[0].upper()}{found.text[1:]}."
     else:
-        consider_reclaim(advisor, pod)
+        consider_reclaim(advisor, pod, found.protected)
     report.details += found.details
     return bool(found.text)
 
@@ -290,13 +291,13 @@ def _gated(
         report.summary += explain_beside_gates(snapshot, job, gates, advisor)
 
 
-def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
-    """A node is nominated: which pods it waits for."""
-    victims = terminating_on(snapshot, node)
+def _nominated(
+    snapshot: ClusterSnapshot, node: str, victims: list[PodRecord], advisor: Advisor, report: Report
+) -> None:
+    """A node is nominated: which pods it waits for. If none terminates there, the scheduler tries the
+    pod again, as if no node were nominated: the eviction may have been refused."""
     consider_wait_on(advisor, node)
     report.summary = f"{node} is nominated for it; it waits until pods there have terminated."
-    if not victims:
-        report.details.append(f"no pod is terminating on {node}: the scheduler will try it again")
     for victim in victims:
         raw = snapshot.find(POD, victim.name, victim.namespace)
         deadline = deletion_deadline(raw)
