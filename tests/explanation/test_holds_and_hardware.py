@@ -118,6 +118,8 @@ def csi_node(name: str, limit: int) -> Raw:
 MINE = reservation("mine", "6", app="web", preAllocation=True)
 NUMA_NODE = node("n1", cpu="16", memory="64Gi", labels=SINGLE)
 BIG = node("n1", cpu="16", memory="64Gi")
+NVIDIA = "nvidia.com/gpu"
+A100 = json.dumps({"gpu": {"selector": {"matchLabels": {"model": "A100"}}}})
 TWO_GPUS = device("n1", gpu(0), gpu(1))
 
 SITUATIONS: dict[str, Row] = {
@@ -466,8 +468,46 @@ SITUATIONS: dict[str, Row] = {
                 },
             ),
         ],
-        ["device-allocate-hint restricts which devices it may use"],
+        [
+            "No suitable node among 1 node: no GPU matches its device-allocate-hint (1).",
+            "device-allocate-hint restricts which devices it may use",
+        ],
         ["RemoveAnnotation"],
+    ),
+    "the GPU that a hint selects is used, and another one is free": Row(
+        [
+            node("n1"),
+            device("n1", gpu(0, labels={"model": "T4"}), gpu(1, labels={"model": "A100"})),
+            with_annotation(share("a", 100), HINT, A100),
+            with_annotation(share("p", 100), HINT, A100),
+        ],
+        ["among 1 node: no GPU that its device-allocate-hint selects has enough left (1)."],
+        ["RemoveAnnotation"],
+    ),
+    "no GPU is healthy on one node, and all are used on another": Row(
+        [
+            node("n1", allocatable={NVIDIA: 2}),
+            device("n1", gpu(0, health=False), gpu(1, health=False)),
+            node("n2", allocatable={NVIDIA: 2}),
+            device("n2", gpu(0)),
+            pod("a", requests={NVIDIA: 1}),
+            pod("p", requests={NVIDIA: 1}),
+        ],
+        [
+            "among 2 nodes: no GPU is healthy (1), no GPU has enough left (1).",
+            "n1: 2 of 2 gpu devices are not healthy",
+        ],
+        ["EndPods"],
+    ),
+    "two GPUs, of which one is left": Row(
+        [
+            node("n1", allocatable={NVIDIA: 4}),
+            TWO_GPUS,
+            pod("a", requests={NVIDIA: 1}),
+            pod("p", requests={NVIDIA: 2}),
+        ],
+        ["among 1 node: too few GPUs have enough left (1)."],
+        ["Resize"],
     ),
     "GPU is not healthy": Row(
         [node("n1"), device("n1", gpu(0, health=False)), share("p", 100)],

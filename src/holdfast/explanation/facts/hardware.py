@@ -3,6 +3,7 @@ What the pod's own reservations keep there counts as free.
 """
 
 from collections.abc import Iterator
+from operator import ge
 
 from holdfast.api import names
 from holdfast.api.kinds import KINDS
@@ -14,9 +15,11 @@ from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.managers.devices.device_table import TypeTable
-from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, TYPE_OF, WHOLE, Share
+from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, GPU, TYPE_OF, WHOLE, Share
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
+NO_GPU_LEFT = "no GPU has enough left"
+_HINT = names.DEVICE_ALLOCATE_HINT.rpartition("/")[2]
 _NODES = 3
 _DEVICES = 8
 _CSI_NODE = KINDS["storage.k8s.io/v1", "CSINode"]
@@ -50,6 +53,30 @@ def device_details(
                 yield _free_text(snapshot, pod, name, table, share)
     if names.DEVICE_ALLOCATE_HINT in pod.cls.annotations:
         yield f"its annotation {names.DEVICE_ALLOCATE_HINT} restricts which devices it may use"
+
+
+def too_few_gpus_text(snapshot: ClusterSnapshot, pod: PodRecord, node: str) -> str:
+    """Why a node has too few GPUs for the pod, in a few words: none is healthy, the pod's hint selects
+    others, or too little is left on them."""
+    devices, row = snapshot.cluster.managers.devices, row_of(snapshot, node)
+    search, table = devices.valid_search(pod.cls), devices.tables.get(GPU)
+    share = next((each for each in search.shares if each.type == GPU), None) if search else None
+    if search is None or share is None or table is None:
+        return NO_GPU_LEFT
+    infos = table.infos.get(row) or {}
+    healthy = {minor for minor, info in infos.items() if info.health}
+    if infos and not healthy:
+        return "no GPU is healthy"
+    selector = search.hints.of(GPU).selector
+    allowed = {minor for minor in healthy if selector is None or selector.matches(infos[minor].labels)}
+    if healthy and not allowed:
+        return f"no GPU matches its {_HINT}"
+    free = zip(table.minors.get(row) or (), _free(snapshot, pod, table, row), strict=False)
+    enough = {minor for minor, left in free if all(map(ge, left, share.each))}
+    if enough & allowed:
+        few_left = len(enough & allowed) < share.number
+        return "too few GPUs have enough left" if few_left else "no GPU that it may use has enough left"
+    return f"no GPU that its {_HINT} selects has enough left" if enough & healthy else NO_GPU_LEFT
 
 
 def closest_by_devices(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> str:

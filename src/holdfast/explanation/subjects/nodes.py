@@ -27,7 +27,7 @@ from holdfast.explanation.report import (
     ReservationOnNode,
     few,
 )
-from holdfast.explanation.subjects.plain_reasons import plain
+from holdfast.explanation.subjects.plain_reasons import plain_on
 from holdfast.explanation.verdicts import planned_of, rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
@@ -331,7 +331,8 @@ def _against(snapshot: ClusterSnapshot, alike: PodRecord, pod: PodRecord, row: i
         return "another scheduler's"
     if reason := snapshot.cluster.jobs.queue_limits.admission_error(pod):
         return f"not admitted: {reason}"
-    texts = dict.fromkeys(plain(text) for text in rejection_on(snapshot, alike, row).texts)
+    rejection, name = rejection_on(snapshot, alike, row), snapshot.cluster.nodes.name(row)
+    texts = dict.fromkeys(plain_on(snapshot, alike, name, text) for text in rejection.texts)
     return ", ".join(texts)
 
 

@@ -1,16 +1,19 @@
 """Why no node is feasible, in one sentence and in plain words."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.api.plurals import number_of, plural
 from holdfast.explanation.facts.capacity import missing_node
+from holdfast.explanation.facts.hardware import NO_GPU_LEFT, too_few_gpus_text
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
+from holdfast.scheduler.managers.devices.device_allocator import TOO_FEW_GPUS
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -39,7 +42,7 @@ _PLAIN = {
 }
 """Reasons in a few words, for summaries; others are shortened."""
 _PLAIN_PREFIXES = {
-    "Insufficient GPU Devices": "no GPU has enough left",
+    TOO_FEW_GPUS: NO_GPU_LEFT,
     "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
     "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
     "node(s) exceed max volume count": "too many volumes attached",
@@ -62,9 +65,14 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
         return f"It names the node {wanted}, which does not exist{near or '.'}"
     if pod.pinned_node is not None:
         there = placing.rejections.get(pod.pinned_node)
-        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
+        why = "that node does not exist"
+        if there is not None:
+            why = ", ".join(plain_on(snapshot, pod, pod.pinned_node, text) for text in there.texts)
         return f"It can only run on {pod.pinned_node}: {why}."
-    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
+    on = Counter[str]()
+    for each in placing.reasons:
+        on.update(plain_on(snapshot, pod, node, each.reason) for node in each.nodes)
+    counts = [f"{text} ({number})" for text, number in on.items()]
     more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
     return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
 
@@ -82,12 +90,20 @@ def further_reasons(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerd
         every = placing.column.diagnosis.all_rejections(row)
         if any(each.plugin == NODE_RESOURCES_FIT for each in every):  # these sum up the others
             every = [each for each in every if each.plugin not in _OF_PARTS]
-        texts = dict.fromkeys(plain(text) for each in every for text in each.texts)
+        texts = dict.fromkeys(plain_on(snapshot, pod, name, t) for each in every for t in each.texts)
         if len(every) > 1 and rejection.plugin in {each.plugin for each in every}:
             found.setdefault(tuple(texts), []).append(name)
     for reasons, nodes in sorted(found.items(), key=lambda each: len(each[0]))[:_CLOSEST]:
         are = plural(len(nodes), "is", "are")
         yield f"{few(nodes, _CLOSEST)} {are} rejected for several reasons: {', '.join(reasons)}"
+
+
+def plain_on(snapshot: ClusterSnapshot, pod: PodRecord, node: str, reason: str) -> str:
+    """Why a node rejects a pod, in a few words; which of several causes it is, where the reason leaves
+    that open."""
+    if reason.startswith(TOO_FEW_GPUS):
+        return too_few_gpus_text(snapshot, pod, node)
+    return plain(reason)
 
 
 def plain(reason: str) -> str:

@@ -43,7 +43,7 @@ from holdfast.explanation.repairs.repair import gates_text, remove_gates, templa
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
 from holdfast.explanation.subjects.no_node import explain_no_node
-from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain
+from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain_on
 from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
 from holdfast.explanation.subjects.queue_limits import (
     queue_details,
@@ -139,7 +139,7 @@ def _own_node_text(
     estimate = snapshot.cluster.jobs.estimates.of(pod)
     if rejection.plugin in held and estimate is not None:
         return f"it was backfilled on {node}: it should end before others need what is kept for them"
-    reasons = ", ".join(plain(text) for text in rejection.texts)
+    reasons = ", ".join(plain_on(snapshot, pod, node, text) for text in rejection.texts)
     return f"{node} would be rejected for it now: {reasons}"
 
 

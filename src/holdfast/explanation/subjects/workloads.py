@@ -12,7 +12,7 @@ from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
 from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
-from holdfast.explanation.subjects.plain_reasons import plain
+from holdfast.explanation.subjects.plain_reasons import plain_on
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
     consider_priority_class,
@@ -178,7 +178,8 @@ def _own_node(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     row = snapshot.cluster.nodes.row(pod.pinned_node)
     if row is None:
         return "their nodes do not exist"
-    return ", ".join(plain(text) for text in rejection_on(snapshot, pod, row).texts)
+    texts = rejection_on(snapshot, pod, row).texts
+    return ", ".join(plain_on(snapshot, pod, pod.pinned_node, text) for text in texts)
 
 
 def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> str:

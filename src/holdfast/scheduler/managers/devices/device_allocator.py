@@ -82,7 +82,7 @@ class DeviceSearch:
         self.shares = shares
         self.slots = slots
         """The slots of the resources by which devices are requested."""
-        self._hints = hints
+        self.hints = hints
         self._allowed: dict[str, tuple[int, Bools]] = {}
 
     @property
@@ -110,7 +110,7 @@ class DeviceSearch:
             some = table.known[rows].any(axis=-1)
             lacks.append(DeviceLack(NONE_THERE.format(share.type), lacking & ~some, True))
             lacks += self._too_few(share, table, rows, lacking & some)
-        if self._hints.same_switch:
+        if self.hints.same_switch:
             apart = governed & ~self._together(rows, entries, later)
             for lack in lacks:
                 apart = apart & ~lack.rows
@@ -137,7 +137,7 @@ class DeviceSearch:
         else:
             ok = table.serve(rows, share.each, entries)
         ok = ok & table.known[rows]
-        hints = self._hints.of(share.type)
+        hints = self.hints.of(share.type)
         if hints.selector is not None:
             ok = ok & self._selected(table, hints)[rows]
         if hints.exclusive:
@@ -148,7 +148,7 @@ class DeviceSearch:
 
     def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
         """The rows where enough devices for the share are `ok`."""
-        table, hints = self._devices.tables[share.type], self._hints.of(share.type)
+        table, hints = self._devices.tables[share.type], self.hints.of(share.type)
         if hints.for_all:
             wanted = table.known[rows]
             if hints.selector is not None:
@@ -173,16 +173,16 @@ class DeviceSearch:
         """Whether GPU partitions apply to the share on any node."""
         if share.type != GPU or share.shared:
             return False
-        return self._hints.partition is not None or bool(self._devices.partitions)
+        return self.hints.partition is not None or bool(self._devices.partitions)
 
     def _in_partitions(self, share: Share, table: TypeTable, rows: Rows, ok: Bools) -> Bools:
         """The GPUs of the partition that would be chosen, [(row,) place]; all where partitions are not
         required."""
         there, partitions = np.atleast_2d(ok), self._devices.partitions
-        found = np.full(there.shape, self._hints.partition is None)
+        found = np.full(there.shape, self.hints.partition is None)
         for at, row in enumerate(np.atleast_1d(rows).tolist()):
             known = partitions.get(row)
-            if known is not None and (known.honoured or self._hints.partition is not None):
+            if known is not None and (known.honoured or self.hints.partition is not None):
                 chosen = self._partition(share, table, row, there[at], there[at] & False)
                 found[at] = False
                 found[at, chosen or []] = True
@@ -193,7 +193,7 @@ class DeviceSearch:
     ) -> list[int] | None:
         """The places of the partition to use; empty if one is required and none is free, None if no
         partition is required."""
-        partitions, request = self._devices.partitions.get(row), self._hints.partition
+        partitions, request = self._devices.partitions.get(row), self.hints.partition
         minors = table.minors.get(row, [])
         if partitions is None:
             return None if request is None else []
@@ -206,11 +206,11 @@ class DeviceSearch:
 
     def is_partition(self, row: int, chosen: Allocation) -> bool:
         """Whether the chosen GPUs are a partition of the node as it is now, or need not be one."""
-        partitions, request = self._devices.partitions.get(row), self._hints.partition
+        partitions, request = self._devices.partitions.get(row), self.hints.partition
         if request is None and (partitions is None or not partitions.honoured):
             return True
         for share in self.shares:
-            if not self._is_partitioned(share) or self._hints.of(share.type).for_all:
+            if not self._is_partitioned(share) or self.hints.of(share.type).for_all:
                 continue
             minors = {part.minor for part in chosen.get(share.type, ())}
             if minors and (
@@ -225,7 +225,7 @@ class DeviceSearch:
 
     def _together(self, rows: Rows, entries: Rows | None, later: Later) -> Bools:
         """The rows where devices of a joint allocation that must be on the same switches can be."""
-        if not self._hints.same_switch:
+        if not self.hints.same_switch:
             return np.ones(np.shape(rows), dtype=np.bool_)
         leading, followers = self._joint_shares()
         table = self._devices.tables[leading.type]
@@ -247,7 +247,7 @@ class DeviceSearch:
 
     def _joint_shares(self) -> tuple[Share, list[Share]]:
         by_type = {share.type: share for share in self.shares}
-        first, *others = self._hints.joint
+        first, *others = self.hints.joint
         return by_type[first], [by_type[kind] for kind in others]
 
     def _selected(self, table: TypeTable, hints: TypeHints) -> Bools:
@@ -273,7 +273,7 @@ class DeviceSearch:
     def _too_few(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
         general = NONE_THERE.format(share.type)
         if share.type != GPU:
-            if self._hints.of(share.type).functions is None:
+            if self.hints.of(share.type).functions is None:
                 return [DeviceLack(general, lacking, False)]
             some = has_functions(table, rows)
             none = NO_FUNCTIONS.format(share.type)
@@ -285,7 +285,7 @@ class DeviceSearch:
     def _no_partition(
         self, share: Share, table: TypeTable, rows: Rows, lacking: Bools
     ) -> list[DeviceLack]:
-        partitions, request = self._devices.partitions, self._hints.partition
+        partitions, request = self._devices.partitions, self.hints.partition
         known = np.isin(rows, list(partitions))
         right = [row for row, each in partitions.items() if share.number in each.by_number]
         kept = [row for row, each in partitions.items() if each.honoured or request is not None]
@@ -301,7 +301,7 @@ class DeviceSearch:
     def _apart(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
         general = NONE_THERE.format(share.type)
         mapped, several = table.mapped[rows], share.shared and share.number > 1
-        if self._hints.of(GPU).scope:
+        if self.hints.of(GPU).scope:
             text = MANY_SHARED if several else TOO_FEW_TOGETHER
             return [
                 DeviceLack(NOT_MAPPED, lacking & ~mapped, True),
@@ -349,8 +349,8 @@ class DeviceSearch:
             ok = self._ok(share, row, entry, later)
             if zones:
                 ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
-            joint = share.type in self._hints.joint
-            if joint and self._hints.same_switch and not near:
+            joint = share.type in self.hints.joint
+            if joint and self.hints.same_switch and not near:
                 for follower in self._joint_shares()[1]:
                     ok = ok & self._beside(follower, table.switch[row], row, entry, later)
             places = self._places(share, table, row, entry, ok, ranker, later, near)
@@ -359,7 +359,7 @@ class DeviceSearch:
             if not near:
                 near = list(dict.fromkeys(int(table.switch[row, at]) for at in places))
             parts = (table.part(row, at, share.each) for at in sorted(places))
-            selector = self._hints.of(share.type).functions
+            selector = self.hints.of(share.type).functions
             if selector is not None:
                 parts = (self._with_function(table, row, part, entry, selector) for part in parts)
             found[share.type] = tuple(parts)
@@ -370,11 +370,11 @@ class DeviceSearch:
     ) -> Allocation | None:
         """`kept`, with as many other devices of each type as were lost; None if there are too few, or
         if the devices must be chosen together (joint allocation, partition)."""
-        if self._hints.joint or self._hints.partition is not None:
+        if self.hints.joint or self.hints.partition is not None:
             return None
         found: dict[str, tuple[DevicePart, ...]] = dict(kept)
         for share in self.shares:
-            number, hints = lost.get(share.type, 0), self._hints.of(share.type)
+            number, hints = lost.get(share.type, 0), self.hints.of(share.type)
             if not number:
                 continue
             if (
@@ -402,7 +402,7 @@ class DeviceSearch:
         return part if spare is None else part._replace(functions=(spare,))
 
     def _in_order(self) -> Sequence[Share]:
-        joint = self._hints.joint
+        joint = self.hints.joint
         return sorted(self.shares, key=lambda s: joint.index(s.type) if s.type in joint else len(joint))
 
     def _places(
@@ -417,12 +417,12 @@ class DeviceSearch:
         near: list[int],
     ) -> list[int] | None:
         """The places of the devices that a share gets on a row; None if there are too few."""
-        hints = self._hints.of(share.type)
+        hints = self.hints.of(share.type)
         count = share.number
         if hints.for_all:
             every: list[int] = np.flatnonzero(ok).tolist()
             return every if self._enough(share, row, ok) else None
-        if near and self._hints.same_switch and share.type in self._hints.joint:
+        if near and self.hints.same_switch and share.type in self.hints.joint:
             count = max(count, len(near))
         available = table.available(row, entry)
         ranks = ranker(table, row, share, available)
