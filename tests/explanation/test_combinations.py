@@ -57,6 +57,23 @@ def nominated(name: str, cpu: str, priority: int) -> Raw:
 
 
 COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
+    "a misspelt value of a label, and too little cpu where it is": (
+        [
+            node("n1", cpu="8", labels={"disk": "ssd"}),
+            *(node(f"n{at}", cpu="8") for at in range(2, 6)),
+            full("a", "6", "n1"),
+            pod("p", "4", nodeSelector={"disk": "sdd"}),
+        ],
+        "set nodeSelector disk: ssd instead of disk: sdd and request at most 2 cpu instead of 4",
+    ),
+    "a misspelt label, and a taint where it is": (
+        [
+            node("n1", cpu="8", labels={"disk": "ssd"}, taints=[TAINT]),
+            *(node(f"n{at}", cpu="8") for at in range(2, 6)),
+            pod("p", "4", affinity=on_nodes({"key": "dsik", "operator": "In", "values": ["ssd"]})),
+        ],
+        "require disk In (ssd) instead of dsik In (ssd) in its node affinity and tolerate a:NoSchedule",
+    ),
     "memory, and a limit": (
         [
             LIMITED,
@@ -174,7 +191,14 @@ def test_combination(name: str) -> None:
     assert advice.text.startswith(text)
 
 
-COMBINED = {"request": "Resize", "tolerate": "Tolerate", "create": "CreateClaim", "use": "ChangePort"}
+COMBINED = {
+    "set": "CorrectSelector",
+    "require": "CorrectSelector",
+    "request": "Resize",
+    "tolerate": "Tolerate",
+    "create": "CreateClaim",
+    "use": "ChangePort",
+}
 
 
 def test_a_taint_of_devices_alone() -> None:

@@ -73,6 +73,7 @@ from holdfast.explanation.facts.node_labels import unmet_labels
 from holdfast.explanation.repairs.claim_volumes import volume_repairs
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.host_ports import other_ports
+from holdfast.explanation.repairs.label_repairs import corrected_labels
 from holdfast.explanation.repairs.mistaken_units import UNIT
 from holdfast.explanation.repairs.node_repairs import node_repairs, uncordoned, wider_numa_policies
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
@@ -328,10 +329,36 @@ def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejecti
 
 
 def _consider_combinations(advisor: Advisor, groups: Groups, with_evictions: bool) -> None:
+    if _consider_with_corrections(advisor, with_evictions):
+        return
     for _, rows in groups[:_REASONS]:
         for row in rows[:_NODES_PER_REASON]:
             if _Search(advisor, row, with_evictions).propose_cheapest():
                 break
+
+
+def _consider_with_corrections(advisor: Advisor, with_evictions: bool) -> bool:
+    """Corrections of labels that the pod misspells, with other changes, for nodes that have the labels
+    which it means: as it is spelt, other nodes may seem closer. Returns whether some help."""
+    snapshot, pod = advisor.snapshot, advisor.subject.record(advisor.snapshot)
+    found = list(corrected_labels(snapshot, advisor.subject, pod)) if pod is not None else []
+    for correction in found:
+        with _made(advisor, (correction,)):
+            corrected = advisor.subject.record(snapshot)
+            if corrected is None or corrected.pinned_node is not None:
+                continue
+            short = shortages(snapshot, corrected)
+            rows = [
+                row
+                for _, those in _by_reason(advisor, place(snapshot.scheduler, corrected), short)
+                for row in those
+                if not any(unmet_labels(snapshot, corrected, row))
+            ]
+        rows.sort(key=lambda row: float(short[row]))
+        for row in rows[:_NODES_PER_REASON]:
+            if _Search(advisor, row, with_evictions, (correction,)).propose_cheapest():
+                return True
+    return False
 
 
 def _consider_after_start(advisor: Advisor) -> None:
