@@ -97,8 +97,12 @@ def near(app: str) -> Raw:
 
 
 def on_nodes(*expressions: Raw) -> Raw:
-    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return on_terms({"matchExpressions": list(expressions)})
+
+
+def on_terms(*terms: Raw) -> Raw:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def spread(key: str) -> list[Raw]:
@@ -205,6 +209,7 @@ def budget(app: str) -> Raw:
     }
 
 
+NVME = {"key": "disk", "operator": "In", "values": ["nvme"]}
 EPHEMERAL = {"ephemeral-storage": "500G"}
 N1 = node("n1", cpu="8")
 MASTER = node("cp", cpu="4", taints=[CONTROL_PLANE])
@@ -307,6 +312,19 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["node affinity disk In (nvme)", "hdd on 1"],
         ["RemoveAffinity", "AddNode"],
+    ),
+    "node affinity that is empty": Row(
+        [N1, pod("p", affinity=on_terms({}))],
+        ["its node affinity has 1 empty term, which matches no node"],
+        ["RemoveAffinity"],
+    ),
+    "node affinity with a term that is empty": Row(
+        [N1, pod("p", affinity=on_terms({}, {"matchExpressions": [NVME]}))],
+        [
+            "its node affinity has 1 empty term, which matches no node",
+            "node affinity disk In (nvme) is not met by the only node",
+        ],
+        ["LabelNode"],
     ),
     "zone that no node has": Row(
         [N1, pod("p", nodeSelector={"topology.kubernetes.io/zone": "z9"})],

@@ -128,8 +128,8 @@ def _is_a_choice(each: NodeSelectorRequirement, labels: Labels) -> bool:
 
 
 def _without(unwanted: NodeSelectorRequirement) -> Edit:
-    """The required node affinity without an expression; none at all if that leaves a term empty, which
-    any node would meet."""
+    """The required node affinity without an expression; none at all if that leaves nothing of a term,
+    so that any node would do."""
     given = (unwanted.key, unwanted.operator, list(unwanted.values))
 
     def is_given(each: Raw) -> bool:
@@ -137,6 +137,7 @@ def _without(unwanted: NodeSelectorRequirement) -> Edit:
 
     def edit(spec: Raw) -> Raw:
         affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+        before = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()
         terms = [
             {
                 **term,
@@ -144,9 +145,12 @@ def _without(unwanted: NodeSelectorRequirement) -> Edit:
                     each for each in term.get("matchExpressions") or () if not is_given(each)
                 ],
             }
-            for term in (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()
+            for term in before
         ]
-        is_open = any(not (term["matchExpressions"] or term.get("matchFields")) for term in terms)
+        is_open = any(
+            was.get("matchExpressions") and not (term["matchExpressions"] or term.get("matchFields"))
+            for was, term in zip(before, terms, strict=True)
+        )
         return {
             "affinity": {"nodeAffinity": {_REQUIRED: None if is_open else {"nodeSelectorTerms": terms}}}
         }
@@ -171,6 +175,7 @@ def _node_requirements(snapshot: ClusterSnapshot, subject: Subject, pod: PodReco
         return
     texts = [
         " and ".join(expression_text(each) for each in (*term.match_expressions, *term.match_fields))
+        or "(an empty term)"
         for term in terms
     ]
     if pod.pinned_node is not None:  # its class has the other terms only

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.names import NODE_NAME_FIELD
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.selectors import node_requirement
 from holdfast.api.similar_names import did_you_mean, nearest, similar_names
 from holdfast.explanation.facts.capacity import missing_node
@@ -56,9 +57,14 @@ def unmet_terms(
     terms = [
         [each for each in term.match_expressions if not node_requirement(each).matches(labels)]
         for term in (required_terms(pod.cls.affinity) if pod.cls.affinity is not None else ())
-        if not term.match_fields
+        if not term.match_fields and not is_empty(term)
     ]
     return selector, sorted(terms, key=len)
+
+
+def is_empty(term: NodeSelectorTerm) -> bool:
+    """Whether the term requires nothing. No node meets it."""
+    return not (term.match_expressions or term.match_fields)
 
 
 def similar_keys(key: str, labels: Iterable[str]) -> list[str]:
@@ -102,6 +108,10 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             required[text] = each
     there = labels_of_nodes(snapshot) if unmet else {}
     terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
+    if empty := sum(map(is_empty, terms)):
+        matches = plural(empty, "matches", "match")
+        yield f"its node affinity has {number_of(empty, 'empty term')}, which {matches} no node"
+        terms = [each for each in terms if not is_empty(each)]
     if len(terms) > 1 and unmet:
         yield f"its node affinity has {len(terms)} terms, one of which must be met: {_or_text(terms)}"
     for text, count in unmet.most_common(_LINES):
