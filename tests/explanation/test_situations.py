@@ -326,6 +326,14 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["LabelNode"],
     ),
+    "memory that no node has, and too little cpu": Row(
+        [node("n1", cpu="8", memory="32Gi"), full("a", "2", "n1"), pod("p", "7", memory="34Gi")],
+        [
+            "no node is large enough: it requests 34Gi memory, the most a node has is 32Gi",
+            "closest: n1, short of 1 cpu, 2Gi memory",
+        ],
+        ["Resize"],
+    ),
     "zone that no node has": Row(
         [N1, pod("p", nodeSelector={"topology.kubernetes.io/zone": "z9"})],
         ["topology.kubernetes.io/zone=z9"],

@@ -103,12 +103,12 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         yield f"{few(empty, _NODES)} {has} no status.allocatable: the kubelet has not reported it"
     if len(empty) == table.count:
         return
-    impossible = absent = False
+    impossible, absent = set[int](), False
     for slot, wanted in asked.items():
         most, name = largest(snapshot, slot), table.slots.name(slot)
         if slot == PODS or wanted <= most or (not most and slot in served):
             continue
-        impossible = True
+        impossible.add(slot)
         if not most:
             absent = True
             hint = did_you_mean(name, resources_like(snapshot, name))
@@ -123,7 +123,6 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             )
     if impossible:
         yield from device_details(snapshot, pod, nodes, only_health=absent)
-        return
     short = shortages(snapshot, pod)
     rows = sorted(
         (any(unmet_labels(snapshot, pod, row)), float(short[row]), name, row)
@@ -131,6 +130,11 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         for row in [row_of(snapshot, name)]
     )
     for _, _, name, row in rows[:1]:
+        if impossible:
+            missing = missing_on(snapshot, pod, row)
+            if missing.keys() - impossible - {PODS}:
+                yield f"closest: {name}, short of {lacks_text(snapshot, pod, row, missing)}"
+            return
         if not table.allocatable.item(PODS, row):
             yield f"{name} takes no pods: it has 0 allocatable"
             return
