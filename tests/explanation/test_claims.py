@@ -97,7 +97,21 @@ CASES: dict[str, Case] = {
         {**claim("c", volume="gone"), "status": {"phase": "Lost"}},
         [N1],
         "Its volume gone no longer exists, so no pod can use it.",
+        ["its data is lost, unless the volume is created again"],
+        ["delete claim c, create it again without volumeName, and create a volume without a storage"],
+    ),
+    "its volume is gone, and a pod waits for it": (
+        {**claim("c", volume="gone", kind="slow"), "status": {"phase": "Lost"}},
+        [N1, waiting(), {**storage_class("slow"), "provisioner": "example.com/disk"}],
+        "Its volume gone no longer exists, so no pod can use it.",
         [],
+        ["delete claim c and create it again without volumeName, to be bound to another volume"],
+    ),
+    "its volume is gone, and its pod is on a node": (
+        {**claim("c", volume="gone"), "status": {"phase": "Lost"}},
+        [N1, full("a", "1", "n1", volumes=using("c"))],
+        "Its volume gone no longer exists, so no pod can use it.",
+        ["pods on nodes that use it: default/a"],
         [],
     ),
     "bound": (

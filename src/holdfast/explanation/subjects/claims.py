@@ -6,7 +6,7 @@ from holdfast.explanation.advice.misspellings import served_schedulers
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import nodes_gone, volume_terms
 from holdfast.explanation.repairs.repair import CLAIM, STORAGE_CLASS, VOLUME
-from holdfast.explanation.report import Report, few
+from holdfast.explanation.report import Advice, Report, few
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -29,6 +29,8 @@ def explain_volume_claim(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     if report.phase == "Lost" or (report.phase == "Bound" and volume is None):
         report.summary = f"Its volume {bound_to} no longer exists, so no pod can use it."
         report.details.append("its data is lost, unless the volume is created again for the same disk")
+        found = _report_on_user(snapshot, raw, users, _volume_pod(name))
+        report.advice += _advice_of(found) if found is not None else []
     elif report.phase == "Bound" and volume is not None:
         size = ((volume.get("spec") or {}).get("capacity") or {}).get("storage")
         report.summary = f"It is bound to volume {bound_to}{f' ({size})' if size else ''}."
@@ -127,17 +129,14 @@ def _explain_unbound(
     """By the first pending pod that uses the claim; without one, by a pod that would and that needs
     nothing else."""
     pending = [pod for pod in users if pod.row < 0]
+    found = _report_on_user(snapshot, raw, users, spec)
+    if found is None:
+        return
     if pending:
-        pod = snapshot.find(POD, pending[0].name, pending[0].namespace)
-        assert pod is not None, pending[0].ref
-        found = explain_pod(snapshot, pod)
         more = f" (and {len(pending) - 1} more)" if len(pending) > 1 else ""
         report.summary += f" Pod {pending[0].namespace}/{pending[0].name}{more} waits: {found.summary}"
         _take(found, report)
         return
-    if users:
-        return
-    found = _with_made_up_pod(snapshot, raw, spec)
     if found.ranked:
         report.summary += f" {_once_used(snapshot, raw)}"
         return
@@ -145,9 +144,28 @@ def _explain_unbound(
     _take(found, report)
 
 
+def _report_on_user(
+    snapshot: ClusterSnapshot, raw: Raw, users: list[PodRecord], spec: Raw
+) -> Report | None:
+    """The report on the first pending pod that uses the claim; without pods, on one that would, and
+    needs nothing else. None if all have nodes."""
+    pending = [pod for pod in users if pod.row < 0]
+    if not pending:
+        return _with_made_up_pod(snapshot, raw, spec) if not users else None
+    pod = snapshot.find(POD, pending[0].name, pending[0].namespace)
+    assert pod is not None, pending[0].ref
+    return explain_pod(snapshot, pod)
+
+
 def _take(found: Report, report: Report) -> None:
     report.details += found.details
-    report.advice += [
+    report.advice += _advice_of(found)
+    report.nodes, report.would_say = found.nodes, found.would_say
+
+
+def _advice_of(found: Report) -> list[Advice]:
+    """The advice for a pod that uses the claim, without changes of a pod that was made up."""
+    return [
         replace(each, text=each.text.replace("; then it fits", "; then a pod that uses it fits"))
         for each in found.advice
         if not any(
@@ -155,7 +173,6 @@ def _take(found: Report, report: Report) -> None:
             for change in each.change["objects"]
         )
     ]
-    report.nodes, report.would_say = found.nodes, found.would_say
 
 
 def _once_used(snapshot: ClusterSnapshot, raw: Raw) -> str:
