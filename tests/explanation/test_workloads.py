@@ -364,9 +364,18 @@ def test_a_suspended_job_can_be_resumed() -> None:
 
 def test_a_suspended_job_whose_pods_would_not_fit() -> None:
     report = explain(snapshot_of(world_of([N1])), suspended("20"))
-    assert report.advice == []
     assert any(each.startswith("to resume it: kubectl patch job train") for each in report.details)
     assert any("if it were resumed, its pods would be pending" in each for each in report.details)
+    assert "no node is large enough: it requests 20 cpu, the most a node has is 8" in report.details
+    (advice,) = report.advice
+    assert advice.text == (
+        "resume it and request at most 8 cpu instead of 20, in the template of Job train (delete the "
+        "Job and create it again); then it fits n1"
+    )
+    assert advice.change["actions"] == ["Resume", "Resize"]
+    resumed, resized = (each["patch"]["spec"] for each in advice.change["objects"])
+    assert resumed == {"suspend": False}
+    assert [*resized] == ["template"]
 
 
 def test_a_job_that_kueue_suspended_is_left_to_kueue() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
@@ -9,7 +10,7 @@ from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.repair import repair
-from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.explanation.report import Advice, PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
 from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
 from holdfast.explanation.subjects.plain_reasons import plain_on
@@ -24,7 +25,7 @@ from holdfast.explanation.subjects.uncreated_pods import (
 from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import applied, create, patch
+from holdfast.snapshot.cluster_changes import ClusterChange, applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _KUEUE = "kueue.x-k8s.io/queue-name"
@@ -154,6 +155,8 @@ def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
     merged = json.dumps(body, separators=(",", ":"))
     command = f"kubectl patch job {metadata['name']}{where} -p '{merged}'"
     pod = pod_of_template(raw)
+    owner = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "name": metadata["name"]}
+    pod["metadata"]["ownerReferences"] = [{**owner, "uid": metadata.get("uid"), "controller": True}]
     resumed = [patch(info, raw, body), create(POD, pod, follows=True)]
     advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], metadata.get("namespace") or ""))
     if queue := (metadata.get("labels") or {}).get(_KUEUE):
@@ -163,7 +166,18 @@ def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
             then = explain_pod(snapshot, pod)
         report.details.append(f"to resume it: {command}")
         report.details.append(f"if it were resumed, its pods would be pending: {then.summary}")
+        report.details += then.details
+        resuming = ClusterChange(("Resume",), (resumed[0],)).data()
+        report.advice = [_beside(resuming, each) for each in then.advice]
     report.advice = [*advisor.advice, *report.advice]
+
+
+def _beside(resuming: Raw, each: Advice) -> Advice:
+    """Advice for the pods of a suspended Job, which is resumed too."""
+    change = dict(each.change)
+    for field in ("actions", "objects"):
+        change[field] = [*resuming[field], *change[field]]
+    return replace(each, text=f"resume it and {each.text}", change=change)
 
 
 def _names(pods: list[PodRecord]) -> list[str]:
