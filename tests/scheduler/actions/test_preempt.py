@@ -6,6 +6,8 @@ import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group
 from harness.driver import Driver
+from harness.objects import gang, node, pod, pod_group, queue
+from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt
 from holdfast.scheduler.cluster.events import write_refused
 from reference.setup import Setup
@@ -80,3 +82,55 @@ def test_all_members_that_fit_after_a_preemption_have_the_capacity_kept_for_them
     assert nominated == {f"g-{i}": "n1" for i in range(4)}
     driver.add(make_pod("first").cpu("3").priority(10).created("2025-12-31T00:00:00Z").obj())
     assert driver.delete(there).binds(60.0) == {f"g-{i}": "n1" for i in range(4)}
+
+
+# Gangs that an estimate says have too little capacity
+
+
+LOW, HIGH = {"priority": 0}, {"priority": 10}
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+def test_a_gang_preempts_once_its_group_is_created(members: int) -> None:
+    """Its pods had a condition before, which is not of nodes."""
+    least = pod_group("g", members, at="10s")
+    there = pod("there", 1, **LOW)
+    played = play(node("n1", members), least, there, gang("g", members, at="5s", **HIGH), until=60)
+    assert played.events("Pod/default/there", "Preempted") == [(10.0, "Preempted")]
+    assert len(played.bound().keys() - {"there"}) == members
+
+
+def test_a_gang_preempts_pods_that_came_after_it_was_tried() -> None:
+    important = [pod("ends", 4, delete_at="20s", priority=50), pod("stays", 4, priority=50)]
+    low = pod("low", 4, at="20s", nodeName="n1", **LOW)
+    waits = gang("g", 3, at="5s", **HIGH)
+    played = play(node("n1", 8), pod_group("g", 3), *important, low, waits, until=60)
+    assert played.times("g-0", "g-1", "g-2") == [20, 20, 20]
+    assert played.events("Pod/default/low", "Preempted") == [(20.0, "Preempted")]
+
+
+def test_a_gang_that_cannot_fit_has_the_message_of_the_nodes_and_not_an_older_one() -> None:
+    """Its group did not exist, its queue was closed, and its minimum was not free."""
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    shut, large = queue("q", state="Closed"), {"cpu": "9"}
+    opened = step("20s", patch={"kind": "Queue", "name": "q", "merge": {"status": {"state": "Open"}}})
+    fitting = {"spec": {"minResources": {"cpu": "1"}}}
+    lowered = step("20s", patch={"kind": "PodGroup", "name": "g", "merge": fitting})
+    for given in (
+        [pod_group("g", 3, at="10s")],
+        [shut, pod_group("g", 3, queue="q"), opened],
+        [pod_group("g", 3, minResources=large), lowered],
+    ):
+        played = play(node("n1", 8), given, gang("g", 3, 3), until=60)
+        assert message in {each.message for each in played.result.timeline}, given
+
+
+@pytest.mark.parametrize("others", [0, 150])
+def test_a_gang_is_woken_to_preempt_among_many_pods(others: int) -> None:
+    """Above 100 groups of pods, conditions are not updated any more."""
+    waiting = [pod(f"w{i}", 100 + i, **LOW) for i in range(others)]
+    important = [pod("ends", 4, delete_at="20s", priority=50), pod("stays", 4, priority=50)]
+    low = pod("low", 4, at="20s", nodeName="n1", **LOW)
+    waits = gang("g", 3, at="5s", **HIGH)
+    played = play(node("n1", 8), pod_group("g", 3), waiting, *important, low, waits, until=60)
+    assert played.times("g-0", "g-1", "g-2") == [20, 20, 20]

@@ -190,13 +190,30 @@ class PreemptAction(Action):
         """The decisions after which these pods fit, and the victims; none unless `is_ready` then."""
         found: Found = []
         victims: dict[str, PodRecord] = {}
+        # Classes of which a member fits no node, whatever is preempted: no other member of them does.
+        infeasible: set[tuple[str, int]] = set()
         with round_.cluster.ledger.transaction():
             for pod in members:
+                kind = pod.scheduler, pod.cls.id
+                if kind in infeasible:
+                    continue
                 self._place(round_, pod, found, victims)
+                if pod.row < 0 and self._is_like_its_class(round_, pod):
+                    infeasible.add(kind)
                 # Nothing is preempted for members beyond those the job needs.
                 if pod.row >= 0 and is_ready():
                     return found, victims
         return [], {}
+
+    def _is_like_its_class(self, round_: Round, pod: PodRecord) -> bool:
+        """Whether the result for the pod is that for all pods of its class, also once others are
+        placed."""
+        if pod.nominated or pod.pinned_node is not None or pod.cls.private:
+            return False
+        if round_.cluster.jobs.queue_limits.admission_error(pod):
+            return False
+        column = round_.columns.column(round_.profiles[pod.scheduler], pod.cls)
+        return column.is_local and not column.owned
 
     def _preempt_for_reservations(
         self, round_: Round, reserving: list[PodRecord], jobs: list[Job]

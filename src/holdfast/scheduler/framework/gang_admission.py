@@ -139,10 +139,13 @@ class GangAdmission:
 
     def cannot_be_ready(self, jobs: list[Job], members: list[PodRecord]) -> bool:
         """Whether too few members can fit, by an estimate; only if all of them have a condition
-        message from an earlier attempt."""
-        if len(members) < _FEW or len(jobs) > 1 or not all(pod.condition_message for pod in members):
-            return False
+        message from an earlier attempt to find nodes, and never for the rest of an interrupted start,
+        which may use what Waiting reservations claim."""
         job, can = jobs[0], jobs[0].ready_members
+        if len(members) < _FEW or len(jobs) > 1 or not job.lacked_nodes or job.interrupted:
+            return False
+        if not all(pod.condition_message for pod in members):
+            return False
         for pods in self._by_class(members).values():
             pod = pods[0]
             if (

@@ -201,16 +201,16 @@ class GangFailureHandler:
         ]
         if not any(pod is leader for pod in left):
             leader = left[0] if left else leader
-        for name in dict.fromkeys(pod.job for pod in left if pod.job is not None):
-            job = self._jobs.known[name]
-            reason = refusal.problem.reason
+        reason = refusal.problem.reason
+        for job in self._jobs_of(left):
             if not job.is_ready:
                 job.problem = refusal.problem
+            job.lacked_nodes = reason == NOT_ENOUGH_RESOURCES and bool(refusal.messages)
             helps = reason in _CAPACITY_HELPS or (
                 leader.reservation is not None and reason != NOT_PERMITTED
             )
-            if helps and (not job.is_ready or job.core is not None):
-                self.refused[job.name] = leader
+            if helps:
+                self._note_lacking(job, leader)
             self._jobs.touch(job)
         for pod in left:
             self._failures.note_nominated(pod)
@@ -225,9 +225,20 @@ class GangFailureHandler:
     ) -> None:
         """Queues members again that stay unschedulable, perhaps for other reasons than their conditions
         say."""
+        for job in self._jobs_of(members):
+            self._note_lacking(job, leader)
         for pod in members:
             self._failures.note_nominated(pod)
             self._reject(pod, leader, members, wakes_on, now)
+
+    def _jobs_of(self, members: list[PodRecord]) -> list[Job]:
+        names = dict.fromkeys(pod.job for pod in members if pod.job is not None)
+        return [self._jobs.known[name] for name in names]
+
+    def _note_lacking(self, job: Job, leader: PodRecord) -> None:
+        """The actions that follow may free capacity for the job, or place it on held capacity."""
+        if not job.is_ready or job.core is not None:
+            self.refused[job.name] = leader
 
     def refuse_member(self, pod: PodRecord, stop: Stop, now: float) -> None:
         """Sets the condition of a member that was refused by itself, and queues it again."""

@@ -137,7 +137,7 @@ class QueueingHints:
         first = next(iter(group.pods.values()))
         if first.job is not None:
             self._wake_preemptors(group, now)
-            if group.pods and (reports or self._gangs.admission.may_fit(first)):
+            if group.pods and (reports or self._may_start(profile, first)):
                 self._queue.wake(group, now)
             return
         cls = first.cls
@@ -162,6 +162,14 @@ class QueueingHints:
         elif reports:
             pods = group.pods.values()
             group.condition_message = self._report_again(group, pods, profile, column, now)
+
+    def _may_start(self, profile: Profile, leader: PodRecord) -> bool:
+        """Whether some member of the job may be placed now, or may preempt."""
+        admission = self._gangs.admission
+        if admission.may_fit(leader):
+            return True
+        classes = {pod.cls.id: pod.cls for pod in admission.pending_members(leader)}
+        return any(self._preemption.can_preempt_for(profile, cls) for cls in classes.values())
 
     def _wake_preemptors(self, group: Group, now: float) -> bool:
         """Wakes up the group's nominated pods, or the leaders of their jobs, which may be schedulable

@@ -58,6 +58,7 @@ class Job:
         "group_gang",
         "has_enough",
         "interrupted",
+        "lacked_nodes",
         "last_status",
         "leader",
         "lost_at",
@@ -101,6 +102,8 @@ class Job:
         self.leader: PodRecord | None = None
         """The member that represents all waiting members in the scheduling queue."""
         self.problem = NOTHING
+        self.lacked_nodes = False
+        """Whether the conditions of its pending members come from an attempt to find nodes for them."""
         self.overdue = NOTHING
         """The problem that it exceeded its timeout, once it has."""
         self.admitted = False
