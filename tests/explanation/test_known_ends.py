@@ -10,6 +10,7 @@ from explanation.test_situations import (
     ESTIMATE,
     FACTORY,
     N1,
+    affinity_to,
     annotated,
     as_they_are,
     full,
@@ -155,3 +156,11 @@ def test_the_end_of_a_planned_reservation_is_waited_for() -> None:
     report = forecast("p", N1, raw, pod("p", "4"))
     assert waits(report) == [1800]
     assert "reservation night should end on n1" in report.advice[0].text
+
+
+def test_what_ends_long_before_a_starvation_hold_is_no_reason_to_wait() -> None:
+    """The pod is no owner of the reservation, which ends a day before the pod starves."""
+    needy = pod("needy", "1", annotations=affinity_to({}))
+    report = forecast("needy", N1, on_n1(reservation("r", "2", app="other", ttl="24h")), needy)
+    (wait,) = (each.text for each in report.advice if each.text.startswith("wait "))
+    assert wait.endswith(": it is starving by then, and gets a starvation hold on n1"), wait

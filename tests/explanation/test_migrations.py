@@ -144,6 +144,14 @@ CASES: dict[str, Case] = {
             "ReplicaSet default/web has not created a replacement",
         ],
     ),
+    "its replacement requests nothing, so that it does not use the reservation": Case(
+        [N1, N2, web(cpu="0")],
+        [
+            "no pending pod could use its reservation",
+            "pod default/web-2 replaces it, on n1, without the reservation: it requests no resources",
+        ],
+        after=lambda world: world.put(web("web-2", cpu="0")),
+    ),
     "nobody creates the pod again": Case(
         [N1, N2, running(pod("web", "3"), "n1")],
         ["the pod has no controller that creates it again: create it under the same name"],

@@ -49,6 +49,8 @@ class ForecastStart(NamedTuple):
     pods_before: int = 0
     """How many other pending pods start before it."""
     is_exact: bool = True
+    is_held_for: bool = False
+    """Whether it starts because the scheduler makes a starvation hold for it."""
 
 
 StartForecast = Callable[[KindInfo, str, str], ForecastStart | None]

@@ -46,6 +46,8 @@ def forecast_wait(snapshot: ClusterSnapshot, found: ForecastStart, time: float) 
     names = [_named(*each) for each in found.ended]
     where = f" on {found.node}" if found.node else ""
     what = f": {few(names, _NAMES)} should end{where}" if names else ""
+    if found.is_held_for and not names:
+        what = f": it is starving by then, and gets a starvation hold{where}"
     others = ""
     if found.pods_before:
         number = number_of(found.pods_before, "other pending pod")

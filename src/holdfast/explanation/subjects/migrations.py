@@ -24,6 +24,7 @@ from holdfast.explanation.advice.eviction_budgets import (
     forbidding_budgets,
 )
 from holdfast.explanation.advice.overdue_pods import is_overdue, overdue_text
+from holdfast.explanation.facts.capacity import requested
 from holdfast.explanation.facts.expected_ends import deletion_deadline
 from holdfast.explanation.phrases import duration_text, in_time
 from holdfast.explanation.report import Advice, Report, few
@@ -32,6 +33,7 @@ from holdfast.explanation.subjects.reservations import explain_reservation
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.controllers.migration.migration_job import ENDED, Move
 from holdfast.scheduler.controllers.migration.migration_reservation import name_of, waits_for_pod
 from holdfast.scheduler.controllers.migration.migration_steps import MigrationSteps
@@ -222,6 +224,9 @@ def _awaits_replacement(migration: _Migration, reservation: ReservationInfo) -> 
         controllers = [each.controller for each in owners if each.controller is not None]
         names = [f"{each.kind} {each.namespace}/{each.name}" for each in controllers]
         report.summary = f"{text}, and no pending pod could use {reserved}."
+        if elsewhere := _replaced_elsewhere(migration, reservation):
+            report.details.append(elsewhere)
+            return
         report.details.append(
             f"{few(names)} has not created a replacement: see holdfast explain "
             f"{controllers[0].kind.lower()} {controllers[0].name} -n {controllers[0].namespace}"
@@ -239,6 +244,24 @@ def _awaits_replacement(migration: _Migration, reservation: ReservationInfo) -> 
         f"Of the replacement: {found.summary}"
     )
     _extend(migration)
+
+
+def _replaced_elsewhere(migration: _Migration, reservation: ReservationInfo) -> str:
+    """Names the owner that was created after the job and runs without its reservation."""
+    snapshot = migration.snapshot
+    cluster, created = snapshot.cluster, migration.raw["metadata"].get("creationTimestamp") or ""
+    for pod in cluster.pods.values():
+        is_elsewhere = pod.row >= 0 and pod.reservation_uid != reservation.uid
+        if not is_elsewhere or pod.reservation is not None:
+            continue
+        if reservation.owner_spec_id not in cluster.reservations.matching(pod.cls):
+            continue
+        raw = snapshot.find(POD, pod.name, pod.namespace) or {"metadata": {}}
+        if created <= (raw["metadata"].get("creationTimestamp") or ""):
+            text = f"pod {pod.namespace}/{pod.name} replaces it, on {cluster.nodes.name(pod.row)}"
+            nothing = "" if requested(pod).keys() - {PODS} else ": it requests no resources"
+            return f"{text}, without the reservation{nothing}"
+    return ""
 
 
 def _awaits_ready(migration: _Migration) -> None:

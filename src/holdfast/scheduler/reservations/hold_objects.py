@@ -25,6 +25,8 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
 
 _LONGEST_LABEL = 63
+HELD_FOR_PREFIX = "held-for-"
+"""What the names of starvation holds begin with."""
 _LONGEST = 200
 """The length to which a pod's name is cut in the name of its hold, which can have 253 characters."""
 _NEVER = "0s"
@@ -112,7 +114,7 @@ def starvation_hold(pod: PodRecord, node: str, name: str) -> Reservation:
 def starvation_hold_name(pod: PodRecord, taken: Callable[[str], bool]) -> str:
     """A name that is not `taken`: the pod may have had a hold before."""
     mark = crc32(f"{pod.namespace}/{pod.name}".encode())
-    base = f"held-for-{pod.name[:_LONGEST]}-{mark:08x}"
+    base = f"{HELD_FOR_PREFIX}{pod.name[:_LONGEST]}-{mark:08x}"
     name, number = base, 1
     while taken(name):
         number += 1

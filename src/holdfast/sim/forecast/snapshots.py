@@ -15,6 +15,7 @@ from holdfast.api.documents import Document
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
 from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.reservations.hold_objects import HELD_FOR_PREFIX
 from holdfast.sim.forecast.forecast import Forecaster, ForecastOptions
 from holdfast.sim.forecast.targets import ALIASES, NoSuchTarget, find_targets
 from holdfast.sim.simulated_cluster import InvariantBroken
@@ -26,6 +27,9 @@ Raw = dict[str, Any]
 _MOST_NODES = 500
 _MOST_PODS = 3000
 _OCCURRENCES = 100
+_TOLERANCE = 60.0
+"""How many seconds before the start the last pod or reservation ended for which an object waited: the
+scheduler tries it again after a back-off, and a gang in turn."""
 _RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 
@@ -64,10 +68,21 @@ class SnapshotForecast:
             return None
         if start is None:
             return ForecastStart(None) if outcome.cut_at is None else None
-        ended = tuple(_parts(each.object) for each in start.waited_for)
+        # What ended long before is not what it waited for.
+        latest = max((each.t for each in start.waited_for), default=start.t)
+        causes = start.waited_for if start.t - latest <= _TOLERANCE else ()
         return ForecastStart(
-            self._now + start.t, start.node, ended, start.pods_before, not outcome.is_uncertain
+            self._now + start.t,
+            start.node,
+            tuple(_parts(each.object) for each in causes),
+            start.pods_before,
+            not outcome.is_uncertain,
+            start.reservation.startswith(HELD_FOR_PREFIX) and not self._exists(start.reservation),
         )
+
+    def _exists(self, reservation: str) -> bool:
+        metadata = (raw["metadata"] for raw in self._objects if raw["kind"] == _RESERVATION.kind)
+        return any(each["name"] == reservation for each in metadata)
 
 
 def _parts(name: str) -> tuple[KindInfo, str, str]:
