@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from harness.objects import Raw, gang, node, pod, pod_group
+from harness.builders import make_node, make_pod
+from harness.driver import Driver
+from harness.objects import Raw, gang, node, pod, pod_group, reservation
 from harness.scenarios import Played, actions, play, step
+from reference.setup import Setup
 
 LIMITS = "node.koordinator.sh/limit-to-allocatable"
 SOON = {"starvingJobTimeThreshold": 10, "reservedNodePercent": 100}
@@ -125,3 +128,55 @@ def test_nothing_more_is_held_for_a_pod_whose_own_reservation_waits() -> None:
     played = play(given, pod("tiny", 1, at="20s"), config=actions(**SOON), until=100)
     assert made(played) == []
     assert played.times("big", "tiny") == [60, 20]
+
+
+def test_a_hold_that_was_refused_is_made_again_once_the_cause_is_over() -> None:
+    """The hold for `waits` is refused because of a reservation and a hold for its owner, both of the
+    same moment; a moment later the owner starts in the reservation, without its hold."""
+    grows = {"status": {"allocatable": {"cpu": "16"}}}
+    given = [
+        node("n1", 4),
+        pod("early", 3),
+        pod("owner", 6, app="a"),
+        pod("small", 2),
+        pod("waits", 6),
+        reservation("r", 8),
+        step("120s", patch={"kind": "Node", "name": "n1", "merge": grows}),
+    ]
+    played = play(given, config=everything(**SOON), until=300)
+    assert [each for each in made(played) if each[1] == "waits"] == [(120.0, "waits")] * 2
+    assert [name.rpartition("-")[0] for name in _waiting(played)] == ["held-for-waits"]
+
+
+def _waiting(played: Played) -> list[str]:
+    """The reservations that wait at the end."""
+    return [
+        raw["metadata"]["name"]
+        for raw in played.result.objects
+        if raw["kind"] == "Reservation" and raw["status"].get("phase") == "Waiting"
+    ]
+
+
+def test_a_node_that_refuses_a_hold_repeatedly_is_left_out_for_longer_each_time() -> None:
+    """A single refusal has no back-off. The timer is set only while that is all that is waited for."""
+    driver = Driver((Setup(extra=("Reservation",)),))
+    cluster = driver.scheduler.cluster
+    holds = cluster.reservations.starvation_holds
+    driver.add(make_node("n1").allocatable(cpu="2").obj(), make_pod("big").cpu("4").obj())
+    [big] = cluster.pods.values()
+    waits = []
+    for _ in range(9):
+        began = cluster.now
+        holds.refused(big, "n1")
+        holds.released(big, "n1")
+        assert holds.unfit(big) == ["n1"]
+        assert holds.next_timer() is None  # until something changes
+        cluster.epoch.inputs += 1
+        cluster.now = holds.next_timer() or began
+        waits.append(cluster.now - began)
+        assert holds.unfit(big) == []
+    assert waits == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+    cluster.now += 61
+    holds.refused(big, "n1")
+    cluster.epoch.inputs += 1
+    assert holds.unfit(big) == []

@@ -406,6 +406,7 @@ class Scheduler:
         times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
         times += [self.bind_retries.next_due(), self.calendar_planner.next_timer()]
         times.append(self.cluster.claims.next_timer())
+        times.append(self.cluster.reservations.starvation_holds.next_timer())
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]

@@ -7,6 +7,7 @@ being written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,8 +22,12 @@ from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.reservations.owners import OwnerSpecs
 from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
 
-_MEMORY = 60.0
-"""For this many seconds no hold for the same pod is placed on a node where one was refused."""
+_BACKOFF = 1.0
+"""For this many seconds no hold for the same pod is placed on a node that refused one twice; each
+further refusal doubles them. A single refusal has no back-off: its cause is often over in the same
+moment, such as a hold placed before whose pod starts elsewhere."""
+_MOST_BACKOFF = 60.0
+"""The longest back-off in seconds; after as long without a refusal, earlier ones no longer count."""
 
 
 class Dropped(NamedTuple):
@@ -30,8 +35,18 @@ class Dropped(NamedTuple):
 
     revision: int
     """The value of `Epoch.inputs` with which the hold is not created again."""
-    until: float
+    until: float = -math.inf
     """The time before which the hold is not created again."""
+    refusals: int = 0
+    """How often the node refused a hold, without a long break."""
+
+    def leaves_out(self, now: float, revision: int) -> bool:
+        """Whether no hold is created on the node now."""
+        return self.revision == revision or now < self.until
+
+    def is_over(self, now: float, revision: int) -> bool:
+        """Whether it may be forgotten."""
+        return self.revision != revision and now >= self.until + _MOST_BACKOFF
 
 
 class WantedHold(NamedTuple):
@@ -105,17 +120,22 @@ class StarvationHolds:
         self.wanted[pod.uid] = WantedHold(name, pod.uid, node)
 
     def refused(self, pod: PodRecord, node: str) -> None:
-        """Notes that the hold could not be placed on its node, which is then left out for a while."""
-        self._remember(pod, node, self._cluster.now + _MEMORY)
+        """Notes that the hold could not be placed on its node. The node is left out until an input of
+        scheduling changes, and if it refuses holds repeatedly for a while."""
+        now = self._cluster.now
+        last = self._unfit.get(pod.uid, {}).get(node)
+        times = last.refusals if last is not None and now < last.until + _MOST_BACKOFF else 0
+        backoff = min(_BACKOFF * 2.0 ** min(times - 1, 30), _MOST_BACKOFF) if times else 0.0
+        self._leave_out(pod, node, Dropped(self._cluster.epoch.inputs, now + backoff, times + 1))
 
     def released(self, pod: PodRecord, node: str) -> None:
         """Notes that the hold was released; the node is left out until an input of scheduling
         changes."""
-        if node not in self._unfit.get(pod.uid, {}):
-            self._remember(pod, node, self._cluster.now)
+        last = self._unfit.get(pod.uid, {}).get(node, Dropped(0))
+        self._leave_out(pod, node, last._replace(revision=self._cluster.epoch.inputs))
 
-    def _remember(self, pod: PodRecord, node: str, until: float) -> None:
-        self._unfit.setdefault(pod.uid, {})[node] = Dropped(self._cluster.epoch.inputs, until)
+    def _leave_out(self, pod: PodRecord, node: str, dropped: Dropped) -> None:
+        self._unfit.setdefault(pod.uid, {})[node] = dropped
         for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
             del self._unfit[uid]
 
@@ -125,9 +145,23 @@ class StarvationHolds:
         if not known:
             return []
         now, revision = self._cluster.now, self._cluster.epoch.inputs
-        for node in [n for n, each in known.items() if each.revision != revision and each.until <= now]:
+        for node in [node for node, each in known.items() if each.is_over(now, revision)]:
             del known[node]
-        return list(known)
+        return [node for node, each in known.items() if each.leaves_out(now, revision)]
+
+    def next_timer(self) -> float | None:
+        """When the first node is no longer left out though nothing changes."""
+        if not self._unfit:
+            return None
+        now, revision, pods = self._cluster.now, self._cluster.epoch.inputs, self._cluster.pods
+        times = (
+            each.until
+            for uid, nodes in self._unfit.items()
+            if (pod := pods.get(uid)) is not None and pod.row < 0
+            for each in nodes.values()
+            if each.revision != revision and each.until > now
+        )
+        return min(times, default=None)
 
     def not_created(self, name: str) -> None:
         """Forgets a decided hold that could not be created."""
