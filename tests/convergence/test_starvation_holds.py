@@ -5,6 +5,13 @@ import json
 import pytest
 
 from harness.builders import make_node, make_pod
+from harness.claim_objects import (
+    claim_template,
+    claiming_pod,
+    device_class,
+    request,
+    resource_slice,
+)
 from harness.driver import Driver
 from harness.objects import Raw, gang, node, pod, pod_group, reservation
 from harness.scenarios import Played, actions, play, step
@@ -180,3 +187,55 @@ def test_a_node_that_refuses_a_hold_repeatedly_is_left_out_for_longer_each_time(
     holds.refused(big, "n1")
     cluster.epoch.inputs += 1
     assert holds.unfit(big) == []
+
+
+def _devices(**slice_: object) -> list[Raw]:
+    return [device_class(), resource_slice(**slice_), claim_template("one", request())]
+
+
+ON_NODE = {"node": "n1"}
+ON_NETWORK = {"allNodes": True}
+ONE = {"templates": {"one": None}}
+
+
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+def test_nothing_is_held_for_a_pod_whose_device_is_in_use(slice_: dict[str, object]) -> None:
+    """Its cpu is free: a hold would keep other pods off the node, for a pod that cannot start."""
+    user = claiming_pod("user", **ONE, runs_for="60s")
+    wants = claiming_pod("wants", **ONE, at="10s")
+    given = [node("n1", 8), *_devices(**slice_), user, wants, pod("plain", at="30s")]
+    played = play(given, config=everything(**SOON), until=100)
+    assert made(played) == []
+    assert played.times("plain", "wants") == [30, 60]
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
+    why = "the devices for the claims of Pod/default/wants are in use; no capacity was reserved"
+    assert said == [why]
+
+
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+def test_a_hold_is_released_while_the_device_of_its_pod_is_in_use(slice_: dict[str, object]) -> None:
+    """`taker` requests no resources, which no hold keeps from it."""
+    there = pod("there", 4, nodeName="n1", runs_for="100s")
+    wants = claiming_pod("wants", cpu=4, **ONE)
+    taker = claiming_pod("taker", requests={}, **ONE, at="20s", runs_for="30s")
+    given = [node("n1", 4), *_devices(**slice_), there, wants, taker]
+    played = play(given, config=everything(**SOON), until=120)
+    assert made(played) == [(10.0, "wants"), (50.0, "wants")]
+    assert played.times("taker", "wants") == [20, 100]
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "Released"]
+    assert [text.rpartition(": ")[2] for text in said] == [
+        "node n1 has no free devices for the claims of its pod"
+    ]
+
+
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+def test_a_hold_is_released_when_the_device_of_its_pod_is_withdrawn(slice_: dict[str, object]) -> None:
+    there = pod("there", 4, nodeName="n1", runs_for="100s")
+    wants = claiming_pod("wants", cpu=4, **ONE)
+    withdrawn = resource_slice(**slice_)["metadata"]["name"]
+    gone = step("20s", delete={"kind": "ResourceSlice", "name": withdrawn})
+    given = [node("n1", 4), *_devices(**slice_), there, wants, gone]
+    played = play(given, config=everything(**SOON), until=120)
+    assert played.reasons("wants").count("Released") == 1
+    assert _waiting(played) == []
+    assert played.times("wants") == [None]

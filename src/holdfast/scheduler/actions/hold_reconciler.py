@@ -44,9 +44,9 @@ class HoldReconciler:
         self.starts: dict[str, float | None] = {}
         """The expected start of each hold's job, by the hold's uid; None if it is not known."""
         self._annotated: dict[str, tuple[float | None, str]] = {}
-        self._feasible_at: dict[str, tuple[int, int]] = {}
-        """The version of nodes and the class of its pod for which a hold was last found feasible, by
-        its uid."""
+        self._feasible_at: dict[str, tuple[object, ...]] = {}
+        """The version (see `HoldFeasibility.version`) for which a hold was last found feasible, by its
+        uid; dropped when its row changed."""
         self._estimates: dict[str, _FreeEstimate] = {}
         self._usage_seen = 0
         self._estimates_seen = -1
@@ -134,7 +134,7 @@ class HoldReconciler:
         return self._infeasible_reason(reservation, pod, reserve.row)
 
     def _infeasible_reason(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
-        inputs = self._cluster.epoch.nodes.end, pod.cls.id
+        inputs = self._planner.feasibility.version(pod)
         if self._feasible_at.get(reservation.uid) == inputs:
             return ""
         if obstacle := self._planner.feasibility.infeasible_reason(reservation, pod, row):

@@ -353,6 +353,8 @@ class Reserve(Action):
 
     def _why_not_now(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> str:
         """Why no capacity can be held, though the job fits empty nodes."""
+        if (lacks := round_.hold_planner.lacks_devices(tasks)) is not None:
+            return f"the devices for the claims of {lacks.ref} are in use; no capacity was reserved"
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         beside = round_.hold_planner.beside_plans(jobs, tasks, self._percent)
         if not beside:

@@ -19,9 +19,10 @@ from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, Amounts
-from holdfast.scheduler.cluster.view import All, One
+from holdfast.scheduler.cluster.view import All, Cells, One, View
 from holdfast.scheduler.framework.config.plugin_sets import (
     CALENDAR_FILTER,
+    DYNAMIC_RESOURCES,
     NODE_RESOURCES_FIT,
     STARVATION_FILTER,
 )
@@ -236,13 +237,25 @@ class HoldPlanner:
         """The first task that fits no node even when all pods that end by themselves are gone."""
         nodes = self._nodes
         for pod in tasks:
-            fits = self.feasibility.rows(pod)
+            fits = self.feasibility.rows_once_pods_end(pod)
             for slot, amount in self.feasibility.hold_amounts(pod.cls).items():
                 fits &= (
                     self.feasibility.capacity(slot) - nodes.daemon_requested[slot, : nodes.size]
                     >= amount
                 )
             if not fits.any():
+                return pod
+        return None
+
+    def lacks_devices(self, tasks: list[PodRecord]) -> PodRecord | None:
+        """The first task that no node has free devices for, though some node will."""
+        feasibility = self.feasibility
+        for pod in tasks:
+            if (
+                pod.cls.claims
+                and feasibility.rows_once_pods_end(pod).any()
+                and not feasibility.rows(pod).any()
+            ):
                 return pod
         return None
 
@@ -424,7 +437,8 @@ class HoldFeasibility:
 
     A starvation hold is a pre-allocation made from its pod, so a node is feasible for it if such a
     reserve pod passes its filters there: they see the node without the pods that end by themselves.
-    A hold keeps no devices, so those for the pod's claims must be free.
+    A hold keeps no devices: when its other resources are free, it would keep them for a pod that cannot
+    start yet. So the devices for the pod's claims must be free now.
     Choosing a node (`HoldSearch`) and keeping a hold (`HoldReconciler`) use the same rule, the latter
     as if the hold and those made after it were not there. So a hold that was just made stays feasible
     until something changes."""
@@ -442,6 +456,13 @@ class HoldFeasibility:
     def rows(self, pod: PodRecord) -> Bools:
         """The rows that pass every filter but the one on amounts; for amounts compare `hold_amounts`
         with `capacity`."""
+        rows = self.rows_once_pods_end(pod)
+        if pod.cls.claims and rows.any():
+            rows &= np.asarray(self._has_devices(pod, All(self._nodes)))
+        return rows
+
+    def rows_once_pods_end(self, pod: PodRecord) -> Bools:
+        """The same, if the devices of pods that end by themselves were free too."""
         if self.unused_reason(pod):
             return np.zeros(self._nodes.size, dtype=np.bool_)
         column = self._column(pod)
@@ -453,6 +474,14 @@ class HoldFeasibility:
                 at[pinned] = True
             rows &= at
         return rows
+
+    def version(self, pod: PodRecord) -> tuple[object, ...]:
+        """A version of what `infeasible_reason` depends on, apart from the row's usage."""
+        nodes, claims = self._cluster.epoch.nodes.end, self._cluster.claims
+        if not pod.cls.claims:
+            return nodes, pod.cls.id
+        devices = claims.catalogue.structure, claims.shared_changes
+        return nodes, pod.cls.id, devices, claims.version(pod.cls)
 
     def unused_reason(self, pod: PodRecord) -> str:
         """Why the pod would not use a hold on any node; empty if it would."""
@@ -498,6 +527,8 @@ class HoldFeasibility:
             refresh_topology(column)
             passes = self._passes(column, pod, row)
         refresh_topology(column)  # with the holds that were left out
+        if passes and pod.cls.claims and not bool(self._has_devices(pod, One(nodes, row))):
+            return f"node {name} has no free devices for the claims of its pod"
         return "" if passes else f"node {name} is no longer feasible for its pod"
 
     def _release(self, reservations: Iterable[ReservationInfo]) -> None:
@@ -509,6 +540,16 @@ class HoldFeasibility:
         if pod.pinned_node is not None and pod.pinned_node != self._nodes.name(row):
             return False
         return is_suitable(self._cluster, column, row)
+
+    def _has_devices(self, pod: PodRecord, view: View) -> Cells:
+        """Whether the devices for the pod's claims are free, by the filter for the pod itself: that for
+        a pre-allocation counts those of pods as free."""
+        column = self._columns.column(self._profiles[pod.scheduler], pod.cls)
+        has = view.full(True)
+        for name, test in column.guarded_filters:
+            if name == DYNAMIC_RESOURCES:
+                has = has & test.passes(view)
+        return has
 
     def _column(self, pod: PodRecord) -> ClassColumn:
         return self._columns.column(self._profiles[pod.scheduler], self._class(pod))
