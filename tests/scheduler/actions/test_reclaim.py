@@ -200,6 +200,31 @@ def test_what_queues_say_is_minded(a: Raw, b: Raw, evicted: int) -> None:
     assert len(victims(played, "Evicted")) == evicted
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"spec": {"unschedulable": True}}, {"spec": {"unschedulable": None}}),
+        (
+            {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
+            {"spec": {"taints": None}},
+        ),
+        ({}, {"metadata": {"labels": {"disk": "ssd"}}}),
+    ],
+)
+def test_capacity_is_reclaimed_once_a_full_node_becomes_eligible(before: Raw, after: Raw) -> None:
+    queues = [queue("a"), queue("b")]
+    select = {"nodeSelector": {"disk": "ssd"}} if not before else {}
+    late = low("late", 2, queue="b", at="10s", **select)
+    changes = [
+        step(at, patch={"kind": "Node", "name": "n1", "merge": merge})
+        for at, merge in (("5s", before), ("20s", after))
+        if merge
+    ]
+    played = play(node("n1", 4), queues, low("large", 4, queue="a"), late, changes, config=RECLAIM)
+    assert played.events("Pod/default/large", "Evicted") == [(20.0, "Evicted")]
+    assert played.times("late") == [20]
+
+
 def test_without_the_action_what_is_lent_stays_lent() -> None:
     queues = [queue("a"), queue("b")]
     played = play(node("n1", 4), queues, fill("a", 4), fill("b", 4, at="10s"), config=PREEMPT)

@@ -148,7 +148,8 @@ class Reclaim(Action):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
-        self._seen: tuple[int, int, int, frozenset[str]] | None = None
+        self._seen: Hashable = None
+        """What reclaim depends on, when nothing more was found to be reclaimed."""
         self._retry_at: float | None = None
 
     def next_timer(self) -> float | None:
@@ -156,7 +157,7 @@ class Reclaim(Action):
 
     def run(self, round_: Round) -> None:
         cluster = round_.cluster
-        queues, epoch = cluster.jobs.queues, cluster.epoch
+        queues = cluster.jobs.queues
         refused = cluster.not_evicted_before
         for uid in [uid for uid, before in refused.items() if before <= round_.now]:
             del refused[uid]
@@ -164,15 +165,14 @@ class Reclaim(Action):
         self._retry_at = min(refused.values(), default=None)
         if not queues or cluster.has_changes() or round_.pods_left <= 0:
             return
-        state = (round_.queue.refusals, epoch.usage.end, epoch.queues, frozenset(refused))
-        if state == self._seen:
+        if _state(round_) == self._seen:
             return
         waiting = [pod for pod in round_.queue.in_no_order() if queues.of(pod) in queues.known]
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
             decisions = [d for plan in _plans(round_, waiting) for d in _decisions(cluster, plan)]
             round_.preemption.apply(decisions)
-        self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues, frozenset(refused))
+        self._seen = _state(round_)
 
     def plans(self, round_: Round) -> list[ReclaimPlan]:
         """What would be reclaimed now, if none of the pods that are queued has a feasible node. Changes
@@ -187,6 +187,14 @@ class Reclaim(Action):
             return []
         with queues.shared_out(pod for pod in queued if pod.row < 0):
             return _plans(round_, waiting)
+
+
+def _state(round_: Round) -> Hashable:
+    """A version of everything reclaim depends on. The number of refusals alone is not enough: when a
+    full node becomes eligible, the queued pods are not tried again, but pods on it may be reclaimed."""
+    cluster = round_.cluster
+    epoch, refused = cluster.epoch, frozenset(cluster.not_evicted_before)
+    return round_.queue.refusals, epoch.of_feasibility(), epoch.queues, refused
 
 
 def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
