@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue, reservation
 from harness.scenarios import Played, actions, play, step
 
 
@@ -222,22 +222,23 @@ def test_what_a_guarantee_keeps_free_is_kept_while_capacity_is_held() -> None:
 
 
 def test_who_owns_a_reservation_takes_nothing_that_is_guaranteed_to_others() -> None:
-    reservation = {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": "r"},
-        "spec": {
-            "template": {
-                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
-            },
-            "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
-        },
-    }
+    held = reservation("r", cpu="2", app="web")
     late = queue("g", at="5s", guarantee={"resource": {"cpu": "2"}})
     owner = pod("owner", 2, labels={"app": "web"}, annotations=in_queue("o"), at="10s")
     other = pod("other", 2, annotations=in_queue("o"), at="10s")
-    played = play(node("n1", 4), queue("o"), late, reservation, owner, other, until=20)
+    played = play(node("n1", 4), queue("o"), late, held, owner, other, until=20)
     assert played.times("owner", "other") == [10, None]
+
+
+@pytest.mark.parametrize(("cpu", "bound"), [(3, 10), (4, None)])
+def test_an_owner_takes_what_its_reservation_lacks_from_what_is_not_guaranteed(
+    cpu: int, bound: float | None
+) -> None:
+    held = reservation("r", cpu="2", app="web")
+    owner = pod("owner", cpu, memory="1Gi", labels={"app": "web"}, at="10s")
+    guarantee = queue("g", guarantee={"resource": {"cpu": "2"}})
+    played = play(node("n1", 5), guarantee, held, owner, until=20)
+    assert played.times("owner") == [bound]
 
 
 def test_a_queue_is_closed_once_its_jobs_are_gone() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.objects import Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, queue, reservation
 from harness.world import World
 from holdfast.sim.scenario_objects import ScenarioObject
 
@@ -348,3 +348,16 @@ def test_a_hold_that_is_being_deleted_is_closed_to_its_preemptor() -> None:
     made.delete("Reservation", hold.name)
     made.wait(15)
     assert (made.node_of("high"), made.reservation_of("high")) == ("n1", "")
+
+
+def test_a_preemptor_uses_its_hold_whatever_is_guaranteed_to_queues() -> None:
+    """After a restart, before which its hold became Available."""
+    made = full_node().put(pod("high", cpu="4", priority=10))
+    high, (hold,) = made.objects["Pod", "high"], rooms(made).values()
+    hold["status"] = {"phase": "Available", "nodeName": "n1"}
+    guarantee = queue("g", guarantee={"resource": {"cpu": "5"}})
+    nodes = [node("n1", cpu="4"), node("n2", cpu="4", unschedulable=True)]
+    made = world(*nodes, guarantee, high)
+    assert not made.node_of("high")
+    made.put(hold)
+    assert made.node_of("high") == "n1"

@@ -168,6 +168,8 @@ class DynamicProvisioning:
             if not affinity.takes_new(dict(size)):
                 continue
             column = self._column(profile, pod.cls, size)
+            if self._cluster.jobs.queue_limits.reserving_error(pod, dict(column.cls.requests)):
+                continue  # the pod itself was admitted, but with what it requests alone
             row = self._row_for_both(profile, pod, column)
             if row >= 0:
                 before = self._cluster.changes
@@ -275,7 +277,7 @@ class DynamicProvisioning:
             profile = self._profiles.get(pod.scheduler) if pod is not None else None
             if pod is None or profile is None or pod.job is not None:
                 continue
-            if pod.queue and admission_error(pod):
+            if admission_error(pod):
                 continue  # it is refused when its turn comes
             if self._queue.pop_pod(pod):
                 self._cycle.schedule(profile, pod, now)

@@ -30,6 +30,7 @@ from holdfast.scheduler.jobs.node_forecast import NodeForecast
 from holdfast.scheduler.jobs.queue_limits import QueueLimits
 from holdfast.scheduler.jobs.queues import Queues
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.reservations.virtual_reservations import VirtualReservations
 
 _OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
 """The API group whose PodGroup is used if there is none in the one that a pod names."""
@@ -42,6 +43,7 @@ class Jobs:
         self,
         cluster: ClusterBase,
         reservations: ReservationCache,
+        virtuals: VirtualReservations,
         forecast: NodeForecast,
         reprioritized: Callable[[PodRecord], None],
     ) -> None:
@@ -61,7 +63,7 @@ class Jobs:
         without them."""
         self._settings = cluster.settings
         self.queues = Queues(cluster, self._queue_of)
-        self.queue_limits = QueueLimits(cluster, reservations, self.queues)
+        self.queue_limits = QueueLimits(cluster, reservations, virtuals, self.queues)
         self.estimates = RunEstimates(cluster)
         self.planner = CapacityPlanner(cluster, reservations, self.estimates, forecast)
         reservations.waiting.blocked = self.planner.blocked

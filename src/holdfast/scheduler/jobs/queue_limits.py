@@ -3,10 +3,14 @@
 The capacity held for starving jobs of a queue counts as allocated, so that small jobs of the queue
 cannot use up its capability forever. So do the requests of nominated pods, so that pods created in
 place of their victims do not take the capability that the victims released.
+
+Guarantees of other queues are kept free. A pod that is allocated from a reservation, and a reservation
+that replaces a virtual one, use capacity that is claimed already: only what they request beyond that
+must be free besides the guarantees.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +22,7 @@ from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.jobs.job import Job
 from holdfast.scheduler.jobs.queues import QueueRecord, Queues
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.reservations.virtual_reservations import VirtualReservations
 
 Pods = tuple[PodRecord, ...]
 
@@ -25,9 +30,16 @@ Pods = tuple[PodRecord, ...]
 class QueueLimits:
     """Checks pods against the limits of their queue."""
 
-    def __init__(self, cluster: ClusterBase, reservations: ReservationCache, queues: Queues) -> None:
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        reservations: ReservationCache,
+        virtuals: VirtualReservations,
+        queues: Queues,
+    ) -> None:
         self._cluster = cluster
         self._reservations = reservations
+        self._virtuals = virtuals
         self._holds = reservations.starvation_holds
         self._queues = queues
 
@@ -137,31 +149,54 @@ class QueueLimits:
                 found.append(pod)
         return found
 
+    def reserving_error(self, pod: PodRecord, amounts: Amounts) -> str:
+        """Why these amounts may not be reserved for the pod now; empty if they may."""
+        return self._guaranteed_text(self._lacking(self._queues.of(pod), amounts))
+
     def _takes_guaranteed(self, name: str, pods: Pods) -> str:
         """Why the pods would use what is guaranteed to other queues; empty if they would not. What is
         held for the pods is claimed already; the guarantees must be free besides that."""
         if not self._queues.has_guarantees:
             return ""
-        self._queues.refresh()
-        nodes, holds = self._cluster.nodes, self._holds
+        holds, asked = self._holds, _sum(pods)
         own = [hold for pod in pods if (hold := holds.of(pod)) is not None] if holds else []
-        for slot, asked in _sum(pods).items():
+        needed = {
+            slot: max(0, amount - sum(holds.left(hold, slot) for hold in own))
+            for slot, amount in asked.items()
+        }
+        error = self._guaranteed_text(self._lacking(name, needed))
+        if error and len(pods) == 1:
+            lacking = self._lacking(name, asked)
+            for claimed in self._claimed_for(pods[0]):
+                if all(claimed.get(slot, 0) >= amount for slot, amount in lacking.items()):
+                    return ""
+        return error
+
+    def _lacking(self, name: str, needed: Amounts) -> Amounts:
+        """How much of these amounts is not free besides what is guaranteed to other queues."""
+        if not self._queues.has_guarantees:
+            return {}
+        self._queues.refresh()
+        found: Amounts = {}
+        for slot, amount in needed.items():
             kept = self._guaranteed_to_others(name, slot, in_the_end=False)
             if not kept:
                 continue
-            needed = max(0, asked - sum(holds.left(hold, slot) for hold in own))
-            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:
-                continue
-            if not (len(pods) == 1 and self._is_reserved(pods[0])):
-                return f"the free {nodes.slots.name(slot)} is guaranteed to other queues"
-        return ""
+            free = self._free(slot) - kept
+            if free < amount:
+                found[slot] = amount - max(0, free)
+        return found
+
+    def _guaranteed_text(self, lacking: Amounts) -> str:
+        if not lacking:
+            return ""
+        resource = self._cluster.nodes.slots.name(next(iter(lacking)))
+        return f"the free {resource} is guaranteed to other queues"
 
     def unguaranteed(self, name: str, slot: int) -> int:
         """What is free on all nodes and not guaranteed to other queues than the named one."""
         self._queues.refresh()
-        nodes = self._cluster.nodes
-        free = self._total(nodes.allocatable[slot] - nodes.claimed[slot])
-        return max(0, free - self._guaranteed_to_others(name, slot, in_the_end=False))
+        return max(0, self._free(slot) - self._guaranteed_to_others(name, slot, in_the_end=False))
 
     def _guaranteed_to_others(self, name: str, slot: int, in_the_end: bool) -> int:
         """The unused part of the guarantees of queues that are not ancestors of the named one; all of
@@ -179,19 +214,31 @@ class QueueLimits:
         roots = [r for top in ("", *path) for r in below.get(top, ()) if r.name not in path]
         return sum(map(owed, roots))
 
-    def _is_reserved(self, pod: PodRecord) -> bool:
-        """Whether a matching reservation other than a starvation hold has what the pod requests."""
-        reservations, ledger = self._reservations, self._cluster.ledger
+    def _claimed_for(self, pod: PodRecord) -> Iterator[Amounts]:
+        """What each of the reservations claims that the pod can be allocated from, and what the virtual
+        one does that a reserve pod replaces, with its pods. Starvation holds are not among them."""
+        if pod.reservation is not None:
+            virtual = self._virtuals.of(pod.reservation)
+            if virtual is not None and virtual.reservation.entry is not None:
+                yield virtual.reservation.entry.amounts
+            return
+        reservations, virtuals = self._reservations, self._virtuals
+        usable = list(reservations.preemption_holds.get(pod.uid, {}).values())
         for spec in reservations.matching(pod.cls):
-            for reservation in reservations.members.get(spec, {}).values():
-                entry = ledger.reservations.get(reservation.uid)
-                if entry is None or reservation.waiting or self._holds.knows(reservation):
-                    continue
-                if not reservations.is_allowed_for(reservation, pod):
-                    continue
-                if all(entry.left(slot) >= asked for slot, asked in pod.cls.requests):
-                    return True
-        return False
+            usable += [
+                each
+                for each in reservations.members.get(spec, {}).values()
+                if reservations.is_allowed_for(each, pod) and not self._holds.knows(each)
+            ]
+        usable += virtuals.requested_for(pod)
+        for reservation in usable:
+            if reservation.entry is not None and reservations.is_usable(reservation):
+                yield reservation.entry.remaining
+
+    def _free(self, slot: int) -> int:
+        """What no pod or reservation claims, over all nodes."""
+        nodes = self._cluster.nodes
+        return self._total(nodes.allocatable[slot] - nodes.claimed[slot])
 
     def _total(self, column: NDArray[np.int64]) -> int:
         """The sum over all nodes; a negative amount of a node counts as 0."""

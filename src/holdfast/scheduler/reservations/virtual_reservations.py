@@ -207,6 +207,18 @@ class VirtualReservations:
         """The virtual reservation that was requested for the pod."""
         return self._by_requester.get(pod.uid)
 
+    def requested_for(self, pod: PodRecord) -> Iterator[ReservationInfo]:
+        """The virtual reservation that was requested for the pod, and the scheduled one that was
+        created for it, as far as the pod can be allocated from them; it need not match their owners."""
+        if self.settings is None or pod.job is not None:
+            return
+        virtual, request = self.asked_by(pod), self.requirements.requests.get(pod.uid)
+        if virtual is not None:
+            yield virtual.reservation
+        reservation = self.live(request.id) if request is not None and request.id else None
+        if reservation is not None and self.may_use(pod, reservation, pod.uid):
+            yield reservation
+
     def begin_wait(self, pod: PodRecord) -> None:
         """Begins the wait of a pod that is allocated from a virtual reservation."""
         reservation = self._reservations.known.get(pod.reservation_uid)

@@ -74,7 +74,7 @@ class Cluster(ClusterBase):
         )
         self.virtuals = VirtualReservations(self, self.reservations, self.reservation_handlers)
         forecast = NodeForecast(self, self.managers, self.volumes, self.claims)
-        self.jobs = Jobs(self, self.reservations, forecast, self._reprioritized)
+        self.jobs = Jobs(self, self.reservations, self.virtuals, forecast, self._reprioritized)
         self.node_listeners: list[Callable[[int], None]] = []
         """Called with the row of every node object that is added, changed or deleted."""
         self.migrations = Migrations()
