@@ -4,8 +4,22 @@ from typing import Any
 
 import pytest
 
-from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue, reservation
+from harness.objects import (
+    GROUP,
+    VOLCANO,
+    WORKLOAD,
+    Raw,
+    core_group,
+    gang,
+    in_queue,
+    node,
+    pod,
+    pod_group,
+    queue,
+    reservation,
+)
 from harness.scenarios import Played, actions, play, step
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 
 def pods(of: str, count: int, cpu: int = 1, **more: Any) -> list[Raw]:
@@ -118,6 +132,60 @@ def test_jobs_of_several_pods_are_in_the_queue_of_their_group() -> None:
     ]
     played = play(node("n1", 8), given, gang("g", 2), gang("h", 2))
     assert sorted(played.bound()) == ["g-0", "g-1"]  # all of it or nothing
+
+
+WITHOUT_GANGS: Raw = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "profiles": [
+        {"schedulerName": "default-scheduler"},
+        {
+            "schedulerName": "alone",
+            "plugins": {"multiPoint": {"disabled": [{"name": "Coscheduling"}]}},
+        },
+    ],
+}
+
+
+def in_group(api: str) -> Raw:
+    """The part of a pod that names the group `g`, in a profile without Coscheduling."""
+    if api == WORKLOAD:
+        return {"schedulerName": "alone", "schedulingGroup": {"podGroupName": "g"}}
+    return {"schedulerName": "alone", "group": "g"}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("api", [VOLCANO, WORKLOAD])
+def test_pods_of_a_group_are_in_its_queue_in_profiles_without_gangs(api: str, restarts: bool) -> None:
+    group = pod_group("g", 1, queue="q")
+    if api == WORKLOAD:
+        group = core_group("g")
+        group["metadata"]["annotations"] |= in_queue("q")
+    given = [queue("q", capability={"cpu": "6"}), group, pod("member", 4, **in_group(api))]
+    restart = [step("5s", restart="scheduler")] if restarts else []
+    single = pod("single", 6, annotations=in_queue("q"), at="10s")
+    more = pod("more", 3, at="20s", **in_group(api))
+    played = play(node("n1", 16), given, single, more, restart, config=WITHOUT_GANGS, until=60)
+    assert played.times("member", "single", "more") == [0, None, None]
+
+
+def test_pods_in_profiles_without_gangs_follow_the_queue_of_their_group() -> None:
+    queues = [queue("full", capability={"cpu": "1"}), queue("q", capability={"cpu": "6"})]
+    moved = {"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO, "merge": {"spec": {"queue": "q"}}}
+    given = [pod_group("g", 1, queue="full"), pod("member", 4, **in_group(VOLCANO))]
+    later = [pod("single", 6, annotations=in_queue("q"), at="20s"), step("10s", patch=moved)]
+    gone = step("30s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
+    played = play(node("n1", 16), queues, given, later, gone, config=WITHOUT_GANGS, until=60)
+    assert played.times("member", "single") == [10, 30]
+
+
+def test_pods_in_profiles_without_gangs_leave_the_queue_of_a_group_they_no_longer_name() -> None:
+    edit = {"metadata": {"annotations": {GROUP: None}}}
+    left = step("10s", patch={"kind": "Pod", "name": "member", "namespace": "default", "merge": edit})
+    given = [queue("q", capability={"cpu": "6"}), pod_group("g", 1, queue="q")]
+    pods = [pod("member", 4, **in_group(VOLCANO)), pod("single", 6, annotations=in_queue("q"), at="1s")]
+    played = play(node("n1", 16), given, pods, left, config=WITHOUT_GANGS, until=60)
+    assert played.times("member", "single") == [0, 10]
 
 
 def test_pods_whose_group_is_gone_are_in_no_queue() -> None:

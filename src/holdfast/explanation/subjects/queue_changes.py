@@ -171,11 +171,10 @@ def _in_other_queue(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, queue: str
 ) -> list[ObjectChange]:
     """The pod in another queue; if its PodGroup names the queue, the group."""
-    job = snapshot.cluster.jobs.of(pod)
-    group = job.group if job is not None else None
+    name, group = pod.job or pod.group, snapshot.cluster.jobs.group_of(pod)
     info = KINDS.get((group.api_version, "PodGroup")) if group is not None else None
     annotated: Raw = {"annotations": {QUEUE_NAME_ANNOTATION: queue}}
-    by_group = group is not None and bool(group.spec.queue or (job and job.name.family == CORE))
+    by_group = group is not None and bool(group.spec.queue or (name and name.family == CORE))
     if info is None or group is None or not by_group:
         return metadata_changes(snapshot, subject, annotated)
     raw = snapshot.find(info, group.metadata.name, group.metadata.namespace)

@@ -111,6 +111,7 @@ class PodRecord:
         "first_seen",
         "gates",
         "gone",
+        "group",
         "job",
         "name",
         "namespace",
@@ -207,8 +208,10 @@ class PodRecord:
         """Its creationTimestamp."""
         self.job: JobName | None = None
         """The job it is a member of (`Jobs.of`); None for a pod without a group."""
+        self.group: JobName | None = None
+        """In a profile without Coscheduling, the job it names and is no member of."""
         self.queue = ""
-        """The queue its annotation names; the queue of its job takes precedence."""
+        """The queue its annotation names, or its `group`; the queue of its job takes precedence."""
         self.estimate: float | None = None
         """Its own run-time estimate in seconds; see `RunEstimates`."""
 

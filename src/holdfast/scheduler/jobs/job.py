@@ -202,13 +202,8 @@ class Job:
 
     @property
     def queue(self) -> str:
-        if self.group is not None and self.group.spec.queue:
-            return self.group.spec.queue
-        if self.name.family == CORE and self.group is not None:
-            queue = self.group.metadata.annotations.get(QUEUE_NAME_ANNOTATION)
-            if queue:
-                return queue
-        return next((member.queue for member in self.members.values() if member.queue), "")
+        named = queue_in(self.name, self.group)
+        return named or next((member.queue for member in self.members.values() if member.queue), "")
 
     @property
     def priority(self) -> int:
@@ -392,6 +387,13 @@ def _time(text: str, otherwise: float) -> float:
         return parse_time(text)
     except TimeError:
         return otherwise
+
+
+def queue_in(job: JobName, group: PodGroup | None) -> str:
+    """The queue that the PodGroup of a job names; empty if it names none."""
+    if group is None or group.spec.queue:
+        return group.spec.queue if group is not None else ""
+    return group.metadata.annotations.get(QUEUE_NAME_ANNOTATION, "") if job.family == CORE else ""
 
 
 # The job that a pod or reservation names in its metadata, and its settings there.

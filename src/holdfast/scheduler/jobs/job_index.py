@@ -23,6 +23,7 @@ from holdfast.scheduler.jobs.job import (
     gang_in,
     named_by,
     named_in,
+    queue_in,
     task_in,
     task_of,
 )
@@ -68,6 +69,9 @@ class Jobs:
         self.planner = CapacityPlanner(cluster, reservations, self.estimates, forecast)
         reservations.waiting.blocked = self.planner.blocked
         self._groups: dict[JobName, PodGroup] = {}
+        self._alone: dict[JobName, dict[str, tuple[PodRecord, str]]] = {}
+        """By job and uid, the pods that name it in a profile without Coscheduling, with the queues of
+        their annotations."""
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._prioritized = False
@@ -118,6 +122,11 @@ class Jobs:
         workload = reference.workload_name if reference is not None else ""
         return GroupMembership(name.family, name.name, uid, workload)
 
+    def group_of(self, pod: PodRecord) -> PodGroup | None:
+        """The PodGroup that a pod names, whether or not its profile schedules gangs."""
+        name = pod.job or pod.group
+        return self._group_of(name) if name is not None else None
+
     def _group_of(self, name: JobName) -> PodGroup | None:
         group = self._groups.get(name)
         if group is None and name.family in _OTHER:
@@ -135,8 +144,25 @@ class Jobs:
         return None if family is None else self.known.get(name._replace(family=family))
 
     def join_named(self, record: PodRecord, pod: Pod) -> None:
-        """Makes the pod a member of the job it names, or of none."""
-        self._join(record, named_by(pod), pod.metadata)
+        """Makes the pod a member of the job it names, or of none. Without Coscheduling it is a member
+        of none, but in the queue of the PodGroup: limits of queues hold in all profiles."""
+        name = named_by(pod)
+        self._join(record, name, pod.metadata)
+        self.leave_group(record)
+        if name is not None and record.job is None:
+            record.group = name
+            self._alone.setdefault(name, {})[record.uid] = record, record.queue
+            record.queue = queue_in(name, self._group_of(name)) or record.queue
+
+    def leave_group(self, pod: PodRecord) -> None:
+        """Forgets which PodGroup the pod names in a profile without Coscheduling."""
+        if pod.group is None:
+            return
+        there = self._alone[pod.group]
+        del there[pod.uid]
+        if not there:
+            del self._alone[pod.group]
+        pod.group = None
 
     def is_leaving(self, record: PodRecord, pod: Pod) -> bool:
         """Whether a member names another job now, or none."""
@@ -413,6 +439,7 @@ class Jobs:
         other = self._other(name)
         if other is not None:
             self._assign(other)
+        self._queue_pods_alone(name)
         if self.queues and (before is None or _queue_in(before) != _queue_in(group)):
             self.queues.changed()
         same = before is not None and before.metadata.uid == group.metadata.uid and gang == job.gang
@@ -426,6 +453,7 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
+        self._queue_pods_alone(name)
         if self.queues and _queue_in(group):
             self.queues.changed()
         jobs = [self.known.get(name), self._other(name)]
@@ -478,6 +506,22 @@ class Jobs:
                 if member.reservation is None:
                     self._reprioritized(member)
         self.touch(job)
+
+    def _queue_pods_alone(self, name: JobName) -> None:
+        """Assigns the queue of a PodGroup to pods that name it in a profile without Coscheduling."""
+        names = [name, name._replace(family=_OTHER[name.family])] if name.family in _OTHER else [name]
+        for each in names if self._alone else ():
+            queue = queue_in(each, self._group_of(each))
+            for pod, own in list(self._alone.get(each, {}).values()):
+                if pod.queue == (queue or own):
+                    continue
+                pod.queue = queue or own
+                self._cluster.epoch.inputs += 1
+                if self.queues:
+                    self.queues.changed()
+                listener = self._cluster.listener
+                if listener is not None and pod.phase is Phase.PENDING and not pod.deletion_pending:
+                    listener.pod_pending(pod)
 
     def _drop_if_empty(self, job: Job) -> None:
         if not (job.members or job.done or job.failed) and job.name not in self._groups:

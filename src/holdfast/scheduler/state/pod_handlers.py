@@ -168,6 +168,7 @@ class PodHandlers:
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None
+            or known.group is not None
             or pod.spec.scheduling_group is not None
             or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
             or (annotations and not JOB_KEYS.isdisjoint(annotations))
@@ -437,6 +438,7 @@ class PodHandlers:
             del self._uid[pod.namespace, pod.name]
         if pod.job is not None:
             self._jobs.leave(pod)
+        self._jobs.leave_group(pod)
         self._classes.release(pod.cls)
         self._chronicle.note(self._cluster.now, pod.ref, why)
 
