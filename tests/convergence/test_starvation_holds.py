@@ -1,6 +1,7 @@
 """A starvation hold is made and kept by one rule, and made once."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_a_node_that_refuses_a_hold_repeatedly_is_left_out_for_longer_each_time(
     assert holds.unfit(big) == []
 
 
-def _devices(**slice_: object) -> list[Raw]:
+def _devices(**slice_: Any) -> list[Raw]:
     return [device_class(), resource_slice(**slice_), claim_template("one", request())]
 
 
@@ -199,7 +200,7 @@ ONE = {"templates": {"one": None}}
 
 
 @pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
-def test_nothing_is_held_for_a_pod_whose_device_is_in_use(slice_: dict[str, object]) -> None:
+def test_nothing_is_held_for_a_pod_whose_device_is_in_use(slice_: dict[str, Any]) -> None:
     """Its cpu is free: a hold would keep other pods off the node, for a pod that cannot start."""
     user = claiming_pod("user", **ONE, runs_for="60s")
     wants = claiming_pod("wants", **ONE, at="10s")
@@ -213,7 +214,7 @@ def test_nothing_is_held_for_a_pod_whose_device_is_in_use(slice_: dict[str, obje
 
 
 @pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
-def test_a_hold_is_released_while_the_device_of_its_pod_is_in_use(slice_: dict[str, object]) -> None:
+def test_a_hold_is_released_while_the_device_of_its_pod_is_in_use(slice_: dict[str, Any]) -> None:
     """`taker` requests no resources, which no hold keeps from it."""
     there = pod("there", 4, nodeName="n1", runs_for="100s")
     wants = claiming_pod("wants", cpu=4, **ONE)
@@ -229,7 +230,7 @@ def test_a_hold_is_released_while_the_device_of_its_pod_is_in_use(slice_: dict[s
 
 
 @pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
-def test_a_hold_is_released_when_the_device_of_its_pod_is_withdrawn(slice_: dict[str, object]) -> None:
+def test_a_hold_is_released_when_the_device_of_its_pod_is_withdrawn(slice_: dict[str, Any]) -> None:
     there = pod("there", 4, nodeName="n1", runs_for="100s")
     wants = claiming_pod("wants", cpu=4, **ONE)
     withdrawn = resource_slice(**slice_)["metadata"]["name"]

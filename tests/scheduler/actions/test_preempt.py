@@ -87,7 +87,8 @@ def test_all_members_that_fit_after_a_preemption_have_the_capacity_kept_for_them
 # Gangs that an estimate says have too little capacity
 
 
-LOW, HIGH = {"priority": 0}, {"priority": 10}
+LOW: dict[str, Any] = {"priority": 0}
+HIGH: dict[str, Any] = {"priority": 10}
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])

@@ -69,7 +69,7 @@ class Jobs:
         self.planner = CapacityPlanner(cluster, reservations, self.estimates, forecast)
         reservations.waiting.blocked = self.planner.blocked
         self._groups: dict[JobName, PodGroup] = {}
-        self._alone: dict[JobName, dict[str, tuple[PodRecord, str]]] = {}
+        self._non_members: dict[JobName, dict[str, tuple[PodRecord, str]]] = {}
         """By job and uid, the pods that name it in a profile without Coscheduling, with the queues of
         their annotations."""
         self._ended_in: dict[str, JobName] = {}
@@ -151,17 +151,17 @@ class Jobs:
         self.leave_group(record)
         if name is not None and record.job is None:
             record.group = name
-            self._alone.setdefault(name, {})[record.uid] = record, record.queue
+            self._non_members.setdefault(name, {})[record.uid] = record, record.queue
             record.queue = queue_in(name, self._group_of(name)) or record.queue
 
     def leave_group(self, pod: PodRecord) -> None:
         """Forgets which PodGroup the pod names in a profile without Coscheduling."""
         if pod.group is None:
             return
-        there = self._alone[pod.group]
+        there = self._non_members[pod.group]
         del there[pod.uid]
         if not there:
-            del self._alone[pod.group]
+            del self._non_members[pod.group]
         pod.group = None
 
     def is_leaving(self, record: PodRecord, pod: Pod) -> bool:
@@ -439,7 +439,7 @@ class Jobs:
         other = self._other(name)
         if other is not None:
             self._assign(other)
-        self._queue_pods_alone(name)
+        self._assign_queue(name)
         if self.queues and (before is None or _queue_in(before) != _queue_in(group)):
             self.queues.changed()
         same = before is not None and before.metadata.uid == group.metadata.uid and gang == job.gang
@@ -453,7 +453,7 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
-        self._queue_pods_alone(name)
+        self._assign_queue(name)
         if self.queues and _queue_in(group):
             self.queues.changed()
         jobs = [self.known.get(name), self._other(name)]
@@ -507,12 +507,12 @@ class Jobs:
                     self._reprioritized(member)
         self.touch(job)
 
-    def _queue_pods_alone(self, name: JobName) -> None:
+    def _assign_queue(self, name: JobName) -> None:
         """Assigns the queue of a PodGroup to pods that name it in a profile without Coscheduling."""
         names = [name, name._replace(family=_OTHER[name.family])] if name.family in _OTHER else [name]
-        for each in names if self._alone else ():
+        for each in names if self._non_members else ():
             queue = queue_in(each, self._group_of(each))
-            for pod, own in list(self._alone.get(each, {}).values()):
+            for pod, own in list(self._non_members.get(each, {}).values()):
                 if pod.queue == (queue or own):
                     continue
                 pod.queue = queue or own
