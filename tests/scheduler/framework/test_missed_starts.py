@@ -183,3 +183,56 @@ def test_a_starving_pod_runs_before_a_plan_if_it_ends_in_time(backfill: str | bo
     assert played.times("big") == [HOUR]
     assert played.times("small") == [32 * 60 if backfill else 90 * 60]
     assert starts(played, "w")[0] == (2 * HOUR, "Available")
+
+
+def in_gang(raw: Raw) -> Raw:
+    raw["metadata"]["annotations"] |= {
+        "gang.scheduling.koordinator.sh/name": "w",
+        "gang.scheduling.koordinator.sh/min-available": "2",
+    }
+    return raw
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize("cpu", [6, 12])  # what the starving pod requests: part of the node, or all
+def test_a_gang_with_several_starts_comes_before_a_starvation_hold(
+    cpu: int, hold: str, restarts: bool
+) -> None:
+    given = [
+        node("n0", 12),
+        pod("run", 8),
+        pod("starving", cpu),
+        in_gang(window("w1", 20, 1)),
+        in_gang(window("w2", 40, 1)),
+    ]
+    reserve = {"starvingJobTimeThreshold": "5m", "reservedNodePercent": 100, "hold": hold}
+    restart = [step("30m", restart="scheduler")] if restarts else []
+    played = play(given, restart, config=actions("allocate", "backfill", **reserve), until=HOUR)
+    assert [starts(played, name)[0] for name in ("w1", "w2")] == [(40 * 60, "Available")] * 2
+
+
+def test_a_member_without_a_node_does_not_keep_enough_others_from_starting() -> None:
+    first, second = in_gang(window("w1", 20, 13)), in_gang(window("w2", 40, 1))
+    for each in (first, second):
+        each["metadata"]["annotations"]["gang.scheduling.koordinator.sh/min-available"] = "1"
+    played = play(node("n0", 12), first, second, until=HOUR)
+    assert starts(played, "w1") == []
+    assert starts(played, "w2")[0] == (40 * 60, "Available")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reservation_that_is_late_comes_before_a_starvation_hold(restarts: bool) -> None:
+    """At its start no node passes its node selector; later the node with the hold does."""
+    given = [
+        node("n0", 12),
+        pod("run", 8),
+        pod("starving", 6),
+        window("w", 20, 1, pod={"nodeSelector": {"disk": "ssd"}}),
+    ]
+    reserve = {"starvingJobTimeThreshold": "5m", "reservedNodePercent": 100, "hold": "node"}
+    labelled = {"kind": "Node", "name": "n0", "merge": {"metadata": {"labels": {"disk": "ssd"}}}}
+    restart = [step("31m", restart="scheduler")] if restarts else []
+    later = [step("30m", patch=labelled), *restart]
+    played = play(given, later, config=actions("allocate", "backfill", **reserve), until=HOUR)
+    assert starts(played, "w")[0] == (30 * 60, "Available")

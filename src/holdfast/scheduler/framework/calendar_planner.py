@@ -58,6 +58,7 @@ class CalendarPlanner:
         self._search = PlanSearch(cluster, gangs, profiles, self._fits)
         self.questions = PlanQuestions(cluster, self._search, self._fits)
         self._cycle = cycle
+        self._gangs = gangs
         self._preemption = preemption
         self._profiles = profiles
         self._pending = pending
@@ -163,7 +164,8 @@ class CalendarPlanner:
             self._dirty(planned)
         for members in _units(due):
             nodes = [each.node for each in members]
-            if not self._start_on(members, nodes, now) and not self._start_elsewhere(members, now):
+            has_started = self._start_on(members, nodes, now) or self._start_elsewhere(members, now)
+            if not has_started and not self._start_with_late(members, now):
                 for planned in members:
                     self._calendar.note_late(planned)
                     if planned.reservation.pod is not None:
@@ -176,6 +178,26 @@ class CalendarPlanner:
                     text = self._fits.waits_for(planned, row)
                     decisions.append(_event(planned, MISSED, text, "Warning"))
         return decisions
+
+    def _start_with_late(self, members: list[PlannedReservation], now: float) -> bool:
+        """Starts members of a gang along with those that had an earlier start and had to wait for them,
+        as if all were due now."""
+        pod = members[0].reservation.pod
+        job = self._cluster.jobs.of(pod) if pod is not None else None
+        if job is None or job.is_ready:
+            return False
+        starting = {each.reservation.uid for each in members}
+        late, together = [], list(members)
+        for each in job.waiting():
+            of = each.reservation
+            if of is None or of.calendar.start is None or not of.started or of.uid in starting:
+                continue
+            late.append(each)
+            together.append(PlannedReservation(of, now, ""))
+        if not late or not self._start_elsewhere(sorted(together, key=planning_order), now):
+            return False
+        self._gangs.take_placed(late)
+        return True
 
     def _start_elsewhere(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts the reservations on other nodes than planned, beside the plans that stand. If there

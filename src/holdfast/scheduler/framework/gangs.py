@@ -114,6 +114,13 @@ class Gangs:
                 self.settled(pod)
         return True
 
+    def take_placed(self, members: list[PodRecord]) -> None:
+        """Takes members that have a node now from the queue; another one becomes the leader in place of
+        one of these."""
+        for pod in members:
+            self._queue.take(pod)
+            self.settled(pod)
+
     def changed(self, job: Job) -> None:
         """The job itself changed: wakes up its leader and those of its partners."""
         for other in self._jobs.partners(job):

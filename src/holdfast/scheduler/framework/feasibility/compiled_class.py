@@ -365,9 +365,10 @@ def add_starvation_filter(
 ) -> list[Version]:
     """Adds the filter that keeps other pods off nodes with starvation holds, if the reserve action is
     configured to; returns what its presence depends on. It stands before NodeResourcesFit, so that its
-    reason is the one reported. Pods that request nothing, and the pod a node is held for, pass."""
+    reason is the one reported. Pods that request nothing, and the pod a node is held for, pass; so do
+    reservations with a start, also when they are late: holds come after these."""
     holds = cluster.reservations.starvation_holds
-    if not cluster.settings.holds_nodes or not cls.requests or is_hold(cls):
+    if not cluster.settings.holds_nodes or not cls.requests or is_hold(cls) or cls.is_planned:
         return []
     if holds:
 
