@@ -43,6 +43,24 @@ def test_a_start_leaves_a_certain_plan_of_higher_priority_its_capacity(before: s
     assert said(played, "lo", "StartMissed")
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("start", [55, 60])
+def test_a_certain_plan_that_drains_its_node_is_kept_from_a_later_one(
+    start: int, restarts: bool
+) -> None:
+    """The later one has a higher priority, and was told that it does not fit."""
+    given = [
+        node("n0", 8),
+        window("planned", 60, 8, annotations=lead(30), pod={"priority": 1}),
+        window("late", start, 2, at="45m"),
+    ]
+    restart = [step("50m", restart="scheduler")] if restarts else []
+    assert plan(play(given, restart, until=52 * 60), "late")[1] == "False"
+    played = play(given, restart, until=90 * 60)
+    assert starts(played, "planned") == [(HOUR, "Available")]
+    assert starts(played, "late") == []
+
+
 def test_a_start_of_higher_priority_does_not_wait_for_plans_of_lower_priority() -> None:
     given = [
         node("n0", 8),

@@ -162,7 +162,10 @@ class CalendarPlanner:
             self._calendar.drop(planned.reservation.uid)
             planned.reservation.started = True
             self._dirty(planned)
-        for members in _units(due):
+        # A certain plan that drains its node is kept, whatever comes later with a higher priority.
+        units = _units(due)
+        units.sort(key=lambda members: not any(each.is_frozen for each in members))
+        for members in units:
             nodes = [each.node for each in members]
             has_started = self._start_on(members, nodes, now) or self._start_elsewhere(members, now)
             if not has_started and not self._start_with_late(members, now):
@@ -241,7 +244,7 @@ class CalendarPlanner:
 
     def _leaves_others(self, planned: PlannedReservation, row: int) -> bool:
         """Whether a reservation that starts on a row leaves enough for the certain plans there that
-        come before it. A plan that was certain there was compared with them."""
+        come before it, or drain the node. A plan that was certain there was compared with them."""
         if planned.feasible == "True" and planned.node == self._nodes.name(row):
             return True
         before = [
@@ -249,7 +252,7 @@ class CalendarPlanner:
             for each in self._calendar.on(row)
             if each.feasible == "True"
             and each.overlaps(planned.start, planned.end)
-            and planning_order(each) < planning_order(planned)
+            and (each.draining or planning_order(each) < planning_order(planned))
         ]
         return self._planner.leaves(row, self._planner.wanted(planned), before)
 

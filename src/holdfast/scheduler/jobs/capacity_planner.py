@@ -157,13 +157,13 @@ class CapacityPlanner:
         )
 
     def certain_plans(self, row: int, priority: int) -> list[PlannedReservation]:
-        """The plans for a row that are certain, and of no lower priority than this."""
+        """The plans for a row that are certain, and drain it or are of no lower priority than this."""
         return [
             each
             for each in self._calendar.on(row)
             if each.feasible == "True"
             and each.reservation.pod is not None
-            and each.reservation.pod.cls.priority >= priority
+            and (each.draining or each.reservation.pod.cls.priority >= priority)
         ]
 
     def is_in_the_way(

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from holdfast.api.calendar import BeforeStart
+from holdfast.api.meta import condition
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.records import ReservationInfo
@@ -113,6 +114,9 @@ class Calendar:
             planned = PlannedReservation(reservation, start, "")
             self._known[reservation.uid] = planned
             self.assign(planned, reservation.object.status.node_name)
+            known = condition(reservation.object.status.conditions, FEASIBLE)
+            if planned.node and known is not None and known.status == "True":
+                planned.feasible = "True"  # a plan that is kept is kept after a restart too
         planned.start = start
         planned.draining = reservation.calendar.drains_at <= self._cluster.now
         self._changed(planned.node)
