@@ -28,6 +28,7 @@ ONCE_BROKEN = (
     13232252,
     13241791,
     13338428,
+    15129484,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

@@ -171,9 +171,14 @@ class ClusterBase:
     # Reports and stories
 
     def take_reports(self) -> list[Decision]:
-        """The events and conditions that report invalid objects, since the last call."""
+        """The events and conditions that report invalid objects, and other decisions that events called
+        for, since the last call."""
         reports, self._reports = self._reports, []
         return reports
+
+    def decide(self, decision: Decision) -> None:
+        """Adds a decision to those reports."""
+        self._reports.append(decision)
 
     def report(self, ref: ObjectRef, error: InvalidObject) -> None:
         """Reports an invalid object: by an event, and a pod by its condition too."""

@@ -17,7 +17,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.times import TimeError, parse_time
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.class_key import RESULTS, pin_of
-from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.decisions import Nominate, ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import Phase, PodRecord, queued_since
@@ -369,6 +369,9 @@ class PodHandlers:
         unseen = known.unseen_nominations
         if node in unseen:
             known.unseen_nominations = unseen[unseen.index(node) + 1 :]
+            if known.phase is Phase.PENDING and node != known.nominated:
+                # It may have taken effect after the one that superseded it, and would stay.
+                self._cluster.decide(Nominate(known.ref, known.nominated))
             return
         known.unseen_nominations = ()
         if known.phase is Phase.PENDING:
