@@ -64,7 +64,9 @@ def main() -> int:
     simulate(options.first, kind=kind)  # what it imports and compiles, each process then has
     gc.collect()
     gc.freeze()
-    with multiprocessing.Pool(options.jobs, maxtasksperchild=1) as pool:
+    # Forked: a child has what the first life imported, whatever this Python starts by default.
+    forked = multiprocessing.get_context("fork")
+    with forked.Pool(options.jobs, maxtasksperchild=1) as pool:
         for ran, some, left, problems in pool.imap_unordered(_run, parts):
             count += ran
             binds += some

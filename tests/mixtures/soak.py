@@ -64,7 +64,8 @@ def main() -> int:
     started, shown = time.monotonic(), 0.0
     seeds = range(given.first, given.first + given.lives)
     # A process is replaced now and then, so that what one life leaves behind stays small.
-    with multiprocessing.Pool(given.jobs, _prepare, maxtasksperchild=2000) as pool:
+    forked = multiprocessing.get_context("fork")
+    with forked.Pool(given.jobs, _prepare, maxtasksperchild=2000) as pool:
         for count, (seed, kind, problem) in enumerate(pool.imap_unordered(play_seed, seeds, 8), 1):
             if kind:
                 found[kind].append((seed, problem))
