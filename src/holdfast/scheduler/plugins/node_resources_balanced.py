@@ -23,6 +23,8 @@ _WHOLE = np.array(1.0)
 _MINUS_HALF = np.array(-0.5)
 _POINTS = np.array(float(MAX_SCORE))
 _LEAST = MAX_SCORE // 2
+_HALF_POINTS = np.array(_LEAST)
+_ONE_BIT = np.array(1)
 
 
 class NodeResourcesBalancedAllocation(ClusterPlugin):
@@ -56,7 +58,7 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
     (slot_a, added_a), (slot_b, added_b) = one, other
     slots = frozenset((slot_a, slot_b))
     both = several((slot_a, slot_b))
-    added = upright((added_a, added_b))
+    without_and_with = np.stack([upright((0, 0)), upright((added_a, added_b))])
     with_gaps = balance_of_many([one, other])
 
     def score(view: View) -> Cells:
@@ -72,16 +74,19 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
                 min((claimed_b + added_b) / offered_b, 1.0),
             )
             return _change(before, int((1 - abs(a - b) / 2) * MAX_SCORE))
-        claimed, offered = view.claimed(both), view.allocatable(both)
-        return _change(balance(view, claimed / offered), balance(view, (claimed + added) / offered))
-
-    def balance(view: View, shares: Cells) -> Cells:
+        shares = (view.claimed(both) + without_and_with) / view.allocatable(both)
         np.minimum(shares, _WHOLE, out=shares)
-        apart = np.abs(shares[0] - shares[1])
+        apart = shares[:, 0] - shares[:, 1]
+        np.abs(apart, out=apart)
         apart *= _MINUS_HALF
         apart += _WHOLE
         apart *= _POINTS
-        return view.whole(apart)
+        before, after = view.whole(apart)
+        change = after - before
+        change += _HALF_POINTS
+        change >>= _ONE_BIT
+        change += _HALF_POINTS
+        return change
 
     return score
 
