@@ -206,7 +206,8 @@ class FailureHandler:
             return
         pod.rejected_by = plugins
         key = self.group_key(profile, pod, column)
-        wakes_on = profile.wakes_on(plugins) | self.awaited_devices((pod,))
+        wakes_on = profile.wakes_on(plugins) if column is None else column.wakes_on_rejection(plugins)
+        wakes_on |= self.awaited_devices((pod,))
         waiting = self._queue.reject(pod, key, wakes_on, now, next_scout)
         self.set_condition(pod, message, now, condition)
         for sibling in waiting:

@@ -142,7 +142,7 @@ class GangFailureHandler:
                 message = why.message(self._cluster.nodes.count, f"{counted}." if counted else "")
                 reported[kind] = message, why.condition, why.plugins
                 has_failed = has_failed or why.has_failed
-                wakes_on |= profile.wakes_on(why.plugins)
+                wakes_on |= column.wakes_on_rejection(why.plugins)
             messages[pod.uid], conditions[pod.uid], pod.rejected_by = reported[kind]
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         names = ", ".join(str(job.name) for job in jobs)

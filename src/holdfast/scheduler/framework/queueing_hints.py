@@ -212,7 +212,7 @@ class QueueingHints:
             for pod in list(pods):
                 self._failures.handle_error(pod, why.reasons, why.plugins, now)
             return why.reasons
-        group.wakes_on |= profile.wakes_on(why.plugins)
+        group.wakes_on |= column.wakes_on_rejection(why.plugins)
         group.watched = None
         nomination = None if why.error else self._preemption.post_filter(profile, first, column)
         post_filter = nomination.message if nomination is not None else ""

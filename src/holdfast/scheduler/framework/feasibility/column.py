@@ -1,13 +1,14 @@
 """The column of a pod class: the questions that can be asked about its feasible nodes and scores."""
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.columns import distinct
+from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import One
@@ -108,6 +109,11 @@ class ClassColumn(ClassRows):
         if self.owned:
             plugins.add(self._profile.reservation_plugin)
         return self._profile.wakes_on(plugins)
+
+    def wakes_on_rejection(self, plugins: Collection[str]) -> int:
+        """The changes that can help pods of the class, on whose nodes these plugins were the first to
+        reject them. With what a reservation has they may be rejected by a later one only."""
+        return self._profile.wakes_on(plugins) | (self.wakes_on() if self.owned else Change.NONE)
 
     def verdict(self) -> Verdict:
         """Why no node is feasible."""
