@@ -96,6 +96,13 @@ def test_a_pinned_class_leaves_the_node_open_and_keeps_the_rest() -> None:
     assert [e.key for e in term.match_expressions] == ["a"] and not term.match_fields
 
 
+def test_the_node_that_a_template_names_makes_a_class() -> None:
+    known, of_reserve_pod = classes(), Traits(owner_spec_id=0)
+    one, other = (known.acquire(pinned(node).obj(), of_reserve_pod) for node in ("n1", "n2"))
+    assert one is not other
+    assert not one.pinned and one.affinity == pinned("n1").obj().spec.affinity
+
+
 def test_idle_classes_are_dropped_oldest_first() -> None:
     known = classes(keep=2)
     dropped: list[PodClass] = []

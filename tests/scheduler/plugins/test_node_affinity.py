@@ -7,6 +7,9 @@ import pytest
 from harness.builders import PodBuilder, make_node, make_pod
 from harness.builders.storage import make_claim, make_volume
 from harness.driver import Driver, cluster_of, only, scores, why_not
+from harness.objects import GROUP, Raw, node, pod_group, reservation
+from harness.scenarios import condition, play
+from holdfast.api.names import STARTS_AT
 from reference.setup import Setup, document
 
 SETUP = Setup()
@@ -150,12 +153,51 @@ def test_messages(pod: PodBuilder, message: str) -> None:
 
 def test_pods_pinned_to_different_nodes_share_a_class_and_go_their_own_ways() -> None:
     driver = three()
-    for i, node in enumerate(("n3", "n1", "n2", "n9")):
-        field = named(node)
+    for i, name in enumerate(("n3", "n1", "n2", "n9")):
+        field = named(name)
         driver.add(make_pod(f"p{i}").toleration("k").node_affinity_term(fields=[field]).obj())
     assert driver.binds() == {"p0": "n3", "p1": "n1", "p2": "n2"}
     assert len({record.cls for record in driver.scheduler.cluster.pods.values()}) == 1
     assert driver.add(make_node("n9").obj()).binds(1.0) == {"p3": "n9"}
+
+
+NAMED = {"nodeSelectorTerms": [{"matchFields": [named("n3")]}]}
+NAMED_AND_LABELLED = {
+    "nodeSelectorTerms": [{"matchFields": [named("n3")], "matchExpressions": [has("a", "Exists")]}]
+}
+
+
+@pytest.mark.parametrize("required", [NAMED, NAMED_AND_LABELLED])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="now"),
+        pytest.param({"preAllocation": True}, id="pre-allocation"),
+        pytest.param({"annotations": {STARTS_AT: "2026-01-01T01:00:00Z"}}, id="planned"),
+        pytest.param({"annotations": {GROUP: "g"}}, id="in a gang"),
+    ],
+)
+def test_a_reservation_goes_to_the_node_that_its_template_names(more: Raw, required: Term) -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    nodes = [node(name, labels={"a": "b"}) for name in ("n1", "n2", "n3")]
+    made = reservation("r", 2, pod={"affinity": affinity}, **more)
+    group: list[Raw] = [pod_group("g", 1)] if GROUP in more.get("annotations", {}) else []
+    played = play(nodes, group, made, until=2 * 3600)
+    assert played.find("Reservation", "r")["status"]["nodeName"] == "n3"
+    assert condition(played.find("Reservation", "r"), "Scheduled")["status"] == "True"
+
+
+def test_reservations_whose_templates_name_nodes_go_their_own_ways() -> None:
+    made = []
+    for i, name in enumerate(("n3", "n1", "n9", "n2")):
+        required = {"nodeSelectorTerms": [{"matchFields": [named(name)]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        made.append(reservation(f"r{i}", 2, pod={"affinity": affinity}))
+    played = play([node(name) for name in ("n1", "n2", "n3")], made, until=60)
+    placed = [played.find("Reservation", f"r{i}").get("status", {}).get("nodeName") for i in range(4)]
+    assert placed == ["n3", "n1", None, "n2"]
+    message = condition(played.find("Reservation", "r2"), "Scheduled")["message"]
+    assert message == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
 
 
 def test_a_profile_without_the_plugin_pins_nothing() -> None:

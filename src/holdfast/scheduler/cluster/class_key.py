@@ -121,8 +121,11 @@ class Read(NamedTuple):
 NOTHING_MORE = Read()
 
 
-def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) -> bytes:
-    """The key of a pod's class; raises InvalidObject if the pod cannot be encoded."""
+def class_key(
+    pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE, stores_pin: bool = True
+) -> bytes:
+    """The key of a pod's class; raises InvalidObject if the pod cannot be encoded. Without `stores_pin`
+    the node that the pod's affinity names belongs to the class."""
     spec, meta = pod.spec, pod.metadata
     parts: list[Any] = [
         meta.namespace,
@@ -146,7 +149,7 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
     if spec.node_selector:
         parts.append(("selector", spec.node_selector))
     if spec.affinity is not None:
-        pin = pin_of(spec)
+        pin = pin_of(spec) if stores_pin else None
         parts.append(("affinity", spec.affinity if pin is None else without_pin(spec.affinity)))
         parts.append(("pinned", pin is not None))
     if spec.tolerations:

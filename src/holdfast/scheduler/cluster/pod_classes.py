@@ -97,6 +97,12 @@ class Traits(NamedTuple):
     group: GroupMembership | None = None
     """Of members of a job, while owners of reservations name PodGroups: theirs."""
 
+    @property
+    def stores_pin(self) -> bool:
+        """Whether the node that an affinity names is stored with each pod. With a reserve pod it is
+        not: what plans and holds ask of a node is asked for its class."""
+        return self.owner_spec_id < 0
+
 
 ORDINARY = Traits()
 
@@ -191,7 +197,7 @@ class PodClass:
         """Whether the pods belong to a DaemonSet or are static: they stay as long as their node."""
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
-        self.pinned = pin_of(spec) is not None
+        self.pinned = traits.stores_pin and pin_of(spec) is not None
         self.affinity: Affinity | None = without_pin(spec.affinity) if self.pinned else spec.affinity
         self.volumes = scheduling_volumes(spec)
         self.ports = host_ports(spec)
@@ -384,7 +390,7 @@ class PodClasses:
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
         """The class of a pod, with one reference more; raises InvalidObject."""
-        key = class_key(pod, read=self._read)
+        key = class_key(pod, read=self._read, stores_pin=traits.stores_pin)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
         found = self._by_key.get(key)
@@ -439,7 +445,7 @@ class PodClasses:
         volumes = scheduling_volumes(pod.spec)
         if not volumes:
             return self._new(pod, traits)
-        key = class_key(pod, with_volumes=False, read=self._read)
+        key = class_key(pod, False, self._read, traits.stores_pin)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
         without_volumes = self._without_volumes.get(key)
