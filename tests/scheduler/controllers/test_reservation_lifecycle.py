@@ -391,6 +391,36 @@ def test_a_reservation_whose_start_was_removed_has_no_state_of_a_plan() -> None:
     assert found == {"Scheduled"}
 
 
+@pytest.mark.parametrize("gang", [False, True])
+def test_a_reservation_that_becomes_invalid_before_its_start_is_not_planned(gang: bool) -> None:
+    later = {"holdfast.io/starts-at": "2026-01-01T01:00:00Z"}
+    if gang:
+        later |= {
+            "gang.scheduling.koordinator.sh/name": "g",
+            "gang.scheduling.koordinator.sh/min-available": "2",
+        }
+    world = World(
+        node("n1", cpu="8"),
+        reservation("r", cpu="2", annotations=later),
+        reservation("other", cpu="2", annotations=later),
+    )
+    assert [world.status(name)["nodeName"] for name in ("r", "other")] == ["n1", "n1"]
+    template = world.objects["Reservation", "r"]["spec"]["template"]
+    invalid = reservation("x", requests={"cpu": "four"})["spec"]["template"]
+    world.edit("Reservation", "r", spec__template=invalid)
+    assert {each["type"] for each in world.status("r")["conditions"]} == {"Scheduled"}
+    assert world.status("r").get("nodeName", "") == ""
+    assert world.status("other").get("nodeName", "") == ("" if gang else "n1")
+    found = [world.status(name) for name in ("r", "other")]
+    world.restart()
+    world.settle()
+    assert [world.status(name) for name in ("r", "other")] == found
+    world.edit("Reservation", "r", spec__template=template)
+    assert [world.status(name)["nodeName"] for name in ("r", "other")] == ["n1", "n1"]
+    world.wait(HOUR)
+    assert [world.phase(name) for name in ("r", "other")] == ["Available", "Available"]
+
+
 def statuses(decisions: list[Decision]) -> list[ReservationStatus]:
     return [each.status for each in decisions if isinstance(each, SetReservationStatus)]
 

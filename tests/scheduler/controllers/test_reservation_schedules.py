@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 from harness.driver import make_scheduler
-from harness.objects import Raw, node
+from harness.objects import Raw, node, reservation
 from harness.scenarios import Played, play, step
+from harness.world import World
 from holdfast.api.decode import convert
 from holdfast.api.reservation_schedules import ReservationSchedule
 from holdfast.api.times import parse_time
@@ -252,6 +253,35 @@ def test_the_status_follows_a_started_occurrence_without_a_node_that_is_deleted(
     )
     (following,) = played.all("Reservation")
     assert status(played)["active"] == [following["metadata"]["name"]]
+
+
+def _with_invalid_template(**spec: Any) -> Raw:
+    """A schedule whose occurrences an API server without validation lets pass, and no scheduler can
+    read."""
+    asked = schedule(**spec)
+    del asked["metadata"]["annotations"]
+    (container,) = asked["spec"]["template"]["spec"]["template"]["spec"]["containers"]
+    container["resources"]["requests"]["cpu"] = "four"
+    return asked
+
+
+def test_an_invalid_occurrence_is_deleted_when_it_fails() -> None:
+    world = World(_with_invalid_template(historyLimit=0)).wait(1.5 * HOUR)
+    assert world.condition("s-29453880", "Scheduled")["reason"] == "Invalid"
+    assert world.reservation_names() == ["s-29453880"]
+    (found,) = (raw for (kind, _), raw in world.objects.items() if kind == "ReservationSchedule")
+    assert found["status"]["active"] == ["s-29453880"]
+
+
+def test_an_occurrence_is_created_once_a_failed_reservation_of_its_name_is_gone() -> None:
+    taken = reservation("s-29453820", ttl="10m")
+    world = World(node("n1"), taken)
+    asked = schedule()
+    del asked["metadata"]["annotations"]
+    world.put(asked).wait(0.5 * HOUR)
+    assert world.phase("s-29453820") == "Failed"
+    world.delete("Reservation", "s-29453820")
+    assert world.phase("s-29453820") == "Pending"
 
 
 def test_a_restart_creates_nothing_twice() -> None:

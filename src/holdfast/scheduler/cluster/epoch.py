@@ -9,8 +9,8 @@ is either a counter, or a log of which rows (or reservations) changed, whose `en
 | `usage`         | rows  | capacity of a row is claimed or released; a nomination to it, a reservation
 |                 |       | on it, or what its CPUs, devices and volumes leave free changes
 | `pod_starts`    | rows  | it becomes known when a pod on the row started
-| `reservations`  | uids  | a reservation moves, ends, or changes in a way that may matter to its
-|                 |       | owners
+| `reservations`  | uids  | a reservation is added, moves, ends, is deleted, or changes in a way that
+|                 |       | may matter to its owners
 | `owners`        | count | a set of owners that reservations name appears or disappears
 | `objects`       | count | a node or another object changes, except pods; a pod class appears or
 |                 |       | disappears; a starvation hold moves

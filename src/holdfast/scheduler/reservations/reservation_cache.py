@@ -110,6 +110,7 @@ class ReservationCache(ReservationIndex):
     def add(self, reservation: ReservationInfo) -> None:
         """Adds a reservation that is not known."""
         self._add(reservation)
+        self._cluster.epoch.reservations.add(reservation.uid)
         if not reservation.virtual:
             self.note(reservation, "added")
 
@@ -124,7 +125,7 @@ class ReservationCache(ReservationIndex):
         self.softly_evicted.pop(uid, None)
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
             self._cluster.warn_once(reservation.ref, reason, "")
-        self._let_go(reservation)
+        self.let_go(reservation)
         self.starvation_holds.drop(reservation)
         self._listener.reservation_deleted(reservation.object.metadata.uid)
         self.dirty.pop(uid, None)
@@ -198,13 +199,16 @@ class ReservationCache(ReservationIndex):
         if reason == ReservationPhase.SUCCEEDED:
             meta, namespace = reservation.object.metadata, namespace_of(reservation.object)
             self._listener.reservation_succeeded(meta, namespace)
-        self._let_go(reservation)
+        self.let_go(reservation)
         self.dirty[reservation.uid] = None
 
-    def _let_go(self, reservation: ReservationInfo) -> None:
-        """Releases its capacity, its reserve pod, its owner spec and its place in the calendar."""
+    def let_go(self, reservation: ReservationInfo) -> None:
+        """Releases its capacity, its reserve pod, its owner spec and its place in the calendar: it is
+        gone or finished, or became invalid before it had a node."""
         self.calendar.drop(reservation.uid)
         pod = reservation.pod
+        if pod is None or pod.row < 0:
+            self._cluster.epoch.reservations.add(reservation.uid)
         if pod is not None:
             if self._cluster.listener is not None:
                 self._cluster.listener.pod_settled(pod)
@@ -214,8 +218,6 @@ class ReservationCache(ReservationIndex):
                 self.mark_changed(reservation)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
-            else:
-                self._cluster.epoch.reservations.add(reservation.uid)
             pod.phase = Phase.PENDING
             pod.gone = True
             self._listener.reserve_pod_gone(pod)

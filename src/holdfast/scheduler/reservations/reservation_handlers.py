@@ -275,7 +275,7 @@ class ReservationHandlers:
         self._cluster.classes.release(before)
 
     def _unreadable(self, reservation: ReservationInfo, error: Exception) -> None:
-        """Marks a reservation as invalid; it is not scheduled until it is fixed."""
+        """Marks a reservation as invalid; it is neither planned nor scheduled until it is fixed."""
         text = str(error)
         if isinstance(error, InvalidObject):
             text = f"{error.field}: {error.message}" if error.field else error.message
@@ -283,8 +283,8 @@ class ReservationHandlers:
             reservation.error = text
             self._reservations.note(reservation, "invalid", text)
         pod = reservation.pod
-        if pod is not None and pod.phase is Phase.PENDING and self._cluster.listener is not None:
-            self._cluster.listener.pod_settled(pod)
+        if pod is not None and pod.phase is Phase.PENDING:
+            self._reservations.let_go(reservation)
 
     def _created(self, meta: ObjectMeta) -> float:
         try:

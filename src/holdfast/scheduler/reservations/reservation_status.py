@@ -84,8 +84,8 @@ def status_of(
         if not reservation.finished:
             status.node_name = node  # it is no longer the planned one
         conditions.pop(FEASIBLE, None)
-        if reservation.calendar.start is None:
-            del conditions[PLANNED]  # the start was removed
+        if reservation.calendar.start is None or (reservation.error and reservation.is_planned):
+            del conditions[PLANNED]  # the start was removed, or it is not planned any more
         else:
             set_condition(PLANNED, False, STARTED)
     if reservation.finished:
