@@ -155,9 +155,9 @@ class _Search(NamedTuple):
     def largest(self) -> Repair | None:
         """The largest requests that are enough; None if none are."""
         least = {name: -(-amount // SMALLEST_SHARE) for name, amount in self.now.items()}
-        if not self._is_enough(least):
+        low, high = self._least_parts(least), _PARTS
+        if not self._is_enough(self._share(least, low)):
             return None
-        low, high = 0, _PARTS
         while high - low > 1 and len(self.now) > 1:
             middle = (low + high) // 2
             is_low = self._is_enough(self._share(least, middle))
@@ -181,6 +181,16 @@ class _Search(NamedTuple):
             is_least = low * step * SMALLEST_SHARE < self.now[name]
             found[name] = amount if is_least else low * step
         return self._resized(found)
+
+    def _least_parts(self, least: Mapping[str, int]) -> int:
+        """The share with which no container has too little beside what cannot be lowered, such as the
+        overhead."""
+        low, high = -1, _PARTS
+        while high - low > 1:
+            middle = (low + high) // 2 if low >= 0 else 0
+            is_possible = self._resized(self._share(least, middle)) is not None
+            low, high = (low, middle) if is_possible else (middle, high)
+        return high
 
     def _share(self, least: Mapping[str, int], parts: int) -> dict[str, int]:
         """Requests between the least and the present ones."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holdfast.explanation.facts.admitted_pods import NONE, additions
 from holdfast.explanation.facts.capacity import missing_on, requested
 from holdfast.explanation.facts.hardware import device_requests
 from holdfast.explanation.facts.numa_alignment import numa_requests, whole_cores
@@ -12,7 +13,7 @@ from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
 
 
 def smaller_steps(
@@ -78,7 +79,8 @@ def resize(
     if any(then <= 0 or then * SMALLEST_SHARE < now for now, then in sizes.values()):
         return None
     pod = subject.record(snapshot)
-    changed = resized_spec(_spec_of(snapshot, subject), sizes, field)
+    added = additions(snapshot, subject.raw(snapshot)) if subject.info is POD else NONE
+    changed = resized_spec(_spec_of(snapshot, subject), sizes, field, added)
     if pod is None or changed is None:
         return None
     overhead = pod.cls.pod.spec.overhead if field == "requests" else {}
@@ -98,7 +100,7 @@ def resize(
         text += f" ({', '.join(changed.places)})"
 
     def edit(spec: Raw) -> Raw:
-        other = resized_spec(spec, sizes, field)
+        other = resized_spec(spec, sizes, field, added)
         return other.patch if other is not None else {}
 
     found = repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)

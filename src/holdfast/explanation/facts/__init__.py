@@ -1,5 +1,6 @@
 """What a snapshot says of a pod, a node or a reservation: nothing is changed or proposed here.
 
+admitted_pods          what admission adds to the pods of a workload
 awaited_terminations   terminating pods whose capacity is kept for others
 capacity               what is free on a node for a pod, and what is short
 claim_details          why a device does not satisfy a claim

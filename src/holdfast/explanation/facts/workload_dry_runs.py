@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.times import format_time
+from holdfast.explanation.facts.admitted_pods import NONE, additions
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
@@ -56,6 +57,7 @@ _STATEFUL_SET, _DAEMON_SET = KINDS["apps/v1", "StatefulSet"], KINDS["apps/v1", "
 _WORKLOADS = {each.kind: each for each in (DEPLOYMENT, REPLICA_SET, _STATEFUL_SET, _DAEMON_SET)}
 _REVISION = ("apps/v1", "ControllerRevision")
 _CLAIM = KINDS["v1", "PersistentVolumeClaim"]
+_RUNTIME_CLASS = ("node.k8s.io", "RuntimeClass")
 _PRIORITY, _RUNTIME = "scheduling.k8s.io/v1", "node.k8s.io/v1"
 _READ = (KINDS[_PRIORITY, "PriorityClass"], KINDS[_RUNTIME, "RuntimeClass"], _CLAIM)
 """Kinds that creating pods depends on."""
@@ -308,6 +310,8 @@ class _DryRun(WorkloadControllers):
         self._namespace: str = metadata.get("namespace") or ""
         self._top = Key(parts.info.group, parts.info.kind, self._namespace, metadata["name"])
         self._names = {_name(raw) for raw in (*parts.pods, *parts.now)}
+        pending = [raw for raw in parts.now if not _has_node(raw)]
+        self._added = additions(snapshot, pending[0]) if pending else NONE
         self._begin(change)
         self._created, self._most_created = 0, _MOST_CREATED * (parts.replicas + len(parts.pods) + 5)
         for _ in range(_STEPS):
@@ -379,6 +383,10 @@ class _DryRun(WorkloadControllers):
             return super()._put(raw)
         self._created += 1
         type = self._objects.type_of(raw)
+        runtime = Key(*_RUNTIME_CLASS, "", raw["spec"].get("runtimeClassName") or "")
+        known = self._objects.get(runtime) is not None
+        added = self._added._replace(overhead={}) if known else self._added
+        raw = {**raw, "spec": added.to(raw["spec"])}
         return self._objects.restore(read_object(type, raw)[0], type)
 
     def _reconcile(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.api.quantity import amount, format_amount
 from holdfast.api.resources import is_pod_level
+from holdfast.explanation.facts.admitted_pods import NONE, Additions
 from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_snapshot import shown
 
@@ -37,6 +38,8 @@ class Part(NamedTuple):
     role: str
     name: str
     resources: Raw
+    is_fixed: bool = False
+    """It is not in the template, so that its amounts stay."""
 
 
 def parts_of(spec: Raw) -> list[Part]:
@@ -48,15 +51,19 @@ def parts_of(spec: Raw) -> list[Part]:
     return found
 
 
-def resized_spec(spec: Raw, sizes: Sizes, field: str = "requests") -> ResizedSpec | None:
-    """The spec with these requests, or limits; None if a container would be left with too little."""
+def resized_spec(
+    spec: Raw, sizes: Sizes, field: str = "requests", added: Additions = NONE
+) -> ResizedSpec | None:
+    """The spec with these requests, or limits; None if a container would be left with too little. The
+    sizes are of the pod, to which admission adds more than a template has."""
     fields = ("containers", "initContainers", "resources")
-    changed = copy.deepcopy({key: spec[key] for key in fields if spec.get(key)})
-    parts = parts_of(changed)
+    whole_pod = added.to(spec)
+    changed = copy.deepcopy({key: whole_pod[key] for key in fields if whole_pod.get(key)})
+    parts = [each._replace(is_fixed=each.name in added.names) for each in parts_of(changed)]
     places: list[str] = []
     limits_too = False
     for name, (_, then) in sizes.items():
-        wanted = then - amount_of(spec.get("overhead"), name)
+        wanted = then - amount_of(whole_pod.get("overhead"), name)
         before = [given(part.resources, name, field) for part in parts]
         after: Sequence[int] | None
         if whole := pod_level(changed, name, field):
@@ -74,7 +81,32 @@ def resized_spec(spec: Raw, sizes: Sizes, field: str = "requests") -> ResizedSpe
             if len(parts) > 1 or whole:
                 both = f" {shown(name, size)} instead of {shown(name, was)}" if size != wanted else ""
                 places.append(f"{part.role} {part.name}{both}")
-    return ResizedSpec(changed, places, limits_too)
+    return ResizedSpec(_patch(spec, changed, sizes), places, limits_too)
+
+
+def _patch(spec: Raw, changed: Raw, sizes: Sizes) -> Raw:
+    """The containers of the spec with the amounts of the changed one for these resources."""
+    found: Raw = {key: changed[key] for key in ("resources",) if key in changed}
+    for key in ("containers", "initContainers"):
+        resources = {each["name"]: each["resources"] for each in changed.get(key) or ()}
+        if spec.get(key):
+            found[key] = [
+                {
+                    **each,
+                    "resources": _with_sizes(each.get("resources"), resources[each["name"]], sizes),
+                }
+                for each in spec[key]
+            ]
+    return found
+
+
+def _with_sizes(container: Raw, after: Raw, sizes: Sizes) -> Raw:
+    found = copy.deepcopy(container.get("resources") or {})
+    for field in ("requests", "limits"):
+        amounts = {name: each for name, each in (after.get(field) or {}).items() if name in sizes}
+        if amounts:
+            found[field] = {**(found.get(field) or {}), **amounts}
+    return found
 
 
 def pod_level(spec: Raw, name: str, field: str = "requests") -> int:
@@ -128,17 +160,23 @@ def _shared_out(sizes: list[int], parts: list[Part], wanted: int) -> Sequence[in
     found = list(sizes)
     running = [i for i, part in enumerate(parts) if part.role != INIT]
     excess = sum(sizes[i] for i in running) - wanted
-    if excess > 0 or peak < wanted:
-        found[max(running, key=lambda i: sizes[i])] -= excess
+    own = [i for i in running if not parts[i].is_fixed]
+    if own and (excess > 0 or peak < wanted):
+        found[max(own, key=lambda i: sizes[i])] -= excess
     sidecars = 0
     for i, part in enumerate(parts):
         if part.role == SIDECAR:
             sidecars += found[i]
-        elif part.role == INIT:
+        elif part.role == INIT and not part.is_fixed:
             found[i] = min(found[i], wanted - sidecars)
     if not _is_enough(sizes, found):
-        found = [each * wanted // peak for each in sizes]
-    return found if _is_enough(sizes, found) else None
+        fixed = sum(sizes[i] for i in running if parts[i].is_fixed)
+        found = [
+            size if part.is_fixed else size * max(0, wanted - fixed) // (peak - fixed or 1)
+            for size, part in zip(sizes, parts, strict=True)
+        ]
+    fits = peak < wanted or _peak(found, parts) <= wanted
+    return found if fits and _is_enough(sizes, found) else None
 
 
 def _is_enough(before: Sequence[int], after: Sequence[int]) -> bool:
