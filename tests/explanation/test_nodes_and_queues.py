@@ -14,11 +14,12 @@ from explanation.test_situations import (
     as_they_are,
     changed,
     full,
+    in_default,
     on_n1,
     planned,
     world_of,
 )
-from harness.objects import Raw, node, pod, queue, reservation
+from harness.objects import Raw, gang, node, pod, pod_group, queue, reservation
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
@@ -124,6 +125,43 @@ def test_which_pending_pods_fit() -> None:
         (1, "Kept out", "too little cpu"),
     ]
     assert "2 of the 4 pending pods would fit here" in report.summary
+
+
+@pytest.mark.parametrize(
+    ("pods", "text"),
+    [
+        (
+            [pod("a", "3"), pod("b", "3")],
+            "; then default/a fits (default/b would too, but not beside it)",
+        ),
+        ([pod("a", "1"), pod("b", "3")], "; then default/a, default/b fit"),
+        (
+            [pod("a", "2"), pod("b", "2"), pod("c", "3")],
+            "; then default/a, default/b fit (default/c would too, but not beside them)",
+        ),
+        (
+            [pod_group("g", 2), *gang("g", 2, "2"), pod("x", "1")],
+            "; then default/g-0, default/g-1 fit (default/x would too, but not beside them)",
+        ),
+        (
+            [queue("small", capability={"cpu": "1"})]
+            + [pod(name, "1", annotations=SMALL) for name in "ab"],
+            "; then default/a fits (default/b would too, but not beside it)",
+        ),
+        ([pod_group("g", 2), *gang("g", 2, "3")], ""),
+    ],
+)
+def test_an_uncordon_names_the_pods_that_fit_together(pods: list[Raw], text: str) -> None:
+    report = on_node(cordoned("n1", cpu="4"), *map(in_default, pods))
+    expected = [f"uncordon n1 (kubectl uncordon n1){text}"] if text else []
+    assert [each.text for each in report.advice] == expected
+
+
+def test_how_many_pending_pods_fit_at_once() -> None:
+    report = on_node(node("n1", cpu="4"), pod("a", "3"), pod("b", "3"), pod("c", "9"))
+    assert "2 of the 3 pending pods would fit here, 1 of them at once; the others do not" in (
+        report.summary
+    )
 
 
 def test_a_nominated_pod() -> None:

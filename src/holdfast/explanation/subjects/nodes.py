@@ -1,6 +1,7 @@
 """Explains a node: whether it takes pods, what is on it, what is left, and which pending pods fit."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 from holdfast.api.names import TAINT_UNSCHEDULABLE
 from holdfast.api.node_taints import is_lifecycle_taint
@@ -10,6 +11,7 @@ from holdfast.explanation.facts.capacity import requested
 from holdfast.explanation.facts.expected_ends import expected_end, overrun_text
 from holdfast.explanation.facts.hardware import devices_on
 from holdfast.explanation.facts.holders import held_for, kind_of_holder
+from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.requested_reservations import (
     awaiting_reservations,
     unknown_capacity,
@@ -28,11 +30,20 @@ from holdfast.explanation.report import (
     few,
 )
 from holdfast.explanation.subjects.plain_reasons import plain_on
-from holdfast.explanation.verdicts import planned_of, rejection_on
+from holdfast.explanation.verdicts import (
+    GangGoal,
+    Subject,
+    attempt,
+    planned_of,
+    profile_for,
+    rejection_on,
+    starts_on,
+)
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import (
     NODE,
@@ -65,7 +76,8 @@ def explain_node(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.held = [*_reservations(snapshot, row), *_plans(snapshot, row)]
     groups = _pending(snapshot, row)
     report.pods = _as_groups(groups)
-    report.summary = " ".join((_whether_open(snapshot, raw, row), _free(report), _waiting(groups)))
+    waiting = _waiting(snapshot, row, groups)
+    report.summary = " ".join((_whether_open(snapshot, raw, row), _free(report), waiting))
     report.details = [
         *_conditions(raw),
         *_keeping_out(snapshot, raw, row),
@@ -349,7 +361,7 @@ def _name(pod: PodRecord) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _waiting(groups: list[_Group]) -> str:
+def _waiting(snapshot: ClusterSnapshot, row: int, groups: list[_Group]) -> str:
     total, fit = sum(len(pods) for _, pods in groups), sum(len(pods) for why, pods in groups if not why)
     if not total:
         return "No pod is pending."
@@ -359,11 +371,28 @@ def _waiting(groups: list[_Group]) -> str:
     others = f": {few(reasons, _REASONS)}" if reasons else ""
     if fit:
         rest = f"; the others do not{others}" if others else ""
-        return f"{fit} of the {total} {what} would fit here{rest}."
+        together = _at_once(snapshot, row, [pod for why, pods in groups if not why for pod in pods])
+        only = f", {together} of them at once" if together < fit else ""
+        return f"{fit} of the {total} {what} would fit here{only}{rest}."
     if total == 1:
         one = "reservation" if has_reservations else "pod"
         return f"The only pending {one} does not fit here{others}."
     return f"None of the {total} {what} fits here{others}."
+
+
+def _at_once(snapshot: ClusterSnapshot, row: int, pods: list[PodRecord]) -> int:
+    """How many of the pods, each of which fits, fit on the node together, in the order of the queue."""
+    scheduler, count, full = snapshot.scheduler, 0, set[int]()
+    statement = Statement(scheduler.cycle)
+    try:
+        for pod in sorted(pods, key=scheduler.queue.sort_key):
+            if pod.cls.id in full or rejection_on(snapshot, pod, row).texts:
+                full.add(pod.cls.id)
+            elif statement.assume_on(profile_for(scheduler, pod), pod, row):
+                count += 1
+        return count
+    finally:
+        statement.discard()
 
 
 # Advice
@@ -373,6 +402,7 @@ def _advice(snapshot: ClusterSnapshot, raw: Raw, row: int, groups: list[_Group])
     """Changes of the node with which more pending pods would fit."""
     name = raw["metadata"]["name"]
     waiting = [pod for why, pods in groups if why for pod in pods]
+    before = _starting(snapshot, waiting)
     repairs = list(_repairs(snapshot, raw))
     if len(repairs) > 1:
         text = " and ".join(each.text for each in repairs)
@@ -382,13 +412,34 @@ def _advice(snapshot: ClusterSnapshot, raw: Raw, row: int, groups: list[_Group])
     found: set[str] = set()
     for each in repairs:
         with applied(snapshot, each.change.objects):
-            fit = [pod for pod in waiting if _fits(snapshot, pod, name)]
-        names = {_name(pod) for pod in fit} - found
-        found |= names
-        if names:
-            pods = few([_name(pod) for pod in fit], 3)
-            would = plural(len(fit), "fits", "fit")
-            yield Advice(f"{each.text}; then {pods} {would}", each.change.data(), [name])
+            fit = [_name(pod) for pod in waiting if _fits(snapshot, pod, name)]
+            starting = _starting(snapshot, waiting)
+        starts = [pod for pod in fit if pod in starting and pod not in before]
+        if set(starts) - found:
+            found |= set(starts)
+            rest = [pod for pod in fit if pod not in starting]
+            beside = plural(len(starts), "it", "them")
+            besides = f" ({few(rest, 3)} would too, but not beside {beside})" if rest else ""
+            text = f"{each.text}; then {few(starts, 3)} {plural(len(starts), 'fits', 'fit')}{besides}"
+            yield Advice(text, each.change.data(), [name])
+
+
+def _starting(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> set[str]:
+    """The names of the pods that get a node if all are tried in the order of the queue, gangs as a
+    whole."""
+    jobs, sort_key, full = snapshot.cluster.jobs, snapshot.scheduler.queue.sort_key, set[int]()
+    records = [known for pod in pods if (known := Subject.of(pod).record(snapshot)) is not None]
+    with ExitStack() as stack:
+        for pod in sorted(records, key=sort_key):
+            if pod.row >= 0 or pod.gates or pod.cls.id in full:
+                continue
+            job = jobs.of(pod)
+            if job is not None and not job.is_ready:
+                if starts_on(snapshot, GangGoal(job.name)):
+                    stack.enter_context(attempt(snapshot, job))
+            elif not stack.enter_context(placed(snapshot, [pod])) and pod.pinned_node is None:
+                full.add(pod.cls.id)
+        return {_name(pod) for pod in records if pod.row >= 0}
 
 
 def _lifecycle_taints(raw: Raw) -> list[Raw]:
