@@ -91,10 +91,7 @@ def _patch(spec: Raw, changed: Raw, sizes: Sizes) -> Raw:
         resources = {each["name"]: each["resources"] for each in changed.get(key) or ()}
         if spec.get(key):
             found[key] = [
-                {
-                    **each,
-                    "resources": _with_sizes(each.get("resources"), resources[each["name"]], sizes),
-                }
+                {**each, "resources": _with_sizes(each, resources[each["name"]], sizes)}
                 for each in spec[key]
             ]
     return found
