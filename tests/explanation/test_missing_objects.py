@@ -20,6 +20,7 @@ from explanation.test_situations import (
     near,
     on_n1,
     on_nodes,
+    on_terms,
     storage_class,
     using,
     volume,
@@ -44,6 +45,7 @@ STORED = {"creationTimestamp": "2026-01-01T00:00:00Z"}
 N1 = node("n1", cpu="8")
 N2 = node("n2", cpu="8")
 NOT_SSD = {"key": "disk", "operator": "NotIn", "values": ["ssd"]}
+A_DISK_OR_POOL = [{"key": key, "operator": "In", "values": ["a"]} for key in ("disk", "pool")]
 SMALL = {"scheduling.volcano.sh/queue-name": "small"}
 
 
@@ -391,6 +393,18 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["1 in use by default/old (no pod uses it)"],
         ["DeleteClaim"],
+    ),
+    "one of two affinity terms is met by each of two full nodes": Row(
+        [
+            *(node(f"n{i}", cpu="4", labels={key: "a"}) for i, key in ((1, "disk"), (2, "pool"))),
+            node("n3", cpu="2", labels={"pool": "b"}),
+            pod("p", "8", affinity=on_terms(*({"matchExpressions": [e]} for e in A_DISK_OR_POOL))),
+        ],
+        [
+            "node affinity disk In (a) is not met by 2 of 3 nodes (values of disk: a on 1)",
+            "node affinity pool In (a) is not met by 2 of 3 nodes (values of pool: a on 1, b on 1)",
+        ],
+        ["Resize"],
     ),
     "one of several node affinity terms": Row(
         [

@@ -97,24 +97,25 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
     required: dict[str, NodeSelectorRequirement] = {}
     table = snapshot.cluster.nodes
     for row in (row for _, row in table.names() if table.alive[row]):
-        labels, expressions = unmet_labels(snapshot, pod, row)
+        labels, alternatives = unmet_terms(snapshot, pod, row)
         for key, value in labels.items():
             text = f"nodeSelector {key}={quoted_if_empty(value)}"
             unmet[text] += 1
             required[text] = NodeSelectorRequirement(key=key, operator="In", values=[value])
-        for each in expressions:
-            text = f"node affinity {expression_text(each)}"
+        expressions = (each for term in alternatives for each in term)
+        for text, each in {f"node affinity {expression_text(e)}": e for e in expressions}.items():
             unmet[text] += 1
-            required[text] = each
-    there = labels_of_nodes(snapshot) if unmet else {}
+            if all(alternatives):
+                required[text] = each
+    there = labels_of_nodes(snapshot) if required else {}
     terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
     if empty := sum(map(is_empty, terms)):
         matches = plural(empty, "matches", "match")
         yield f"its node affinity has {number_of(empty, 'empty term')}, which {matches} no node"
         terms = [each for each in terms if not is_empty(each)]
-    if len(terms) > 1 and unmet:
+    if len(terms) > 1 and required:
         yield f"its node affinity has {len(terms)} terms, one of which must be met: {_or_text(terms)}"
-    for text, count in unmet.most_common(_LINES):
+    for text, count in [each for each in unmet.most_common() if each[0] in required][:_LINES]:
         values = _values(snapshot, there, required[text])
         yield f"{text} is not met by {_of_nodes(count, snapshot)}{values}"
     for field in (each for term in terms for each in term.match_fields):
