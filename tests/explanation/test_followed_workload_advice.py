@@ -340,6 +340,43 @@ def test_the_capability_of_a_queue_is_raised_for_all_replicas_that_start(
     assert len(pods_of(followed(objects, advice.change)).running) == running
 
 
+RECLAIMED: dict[str, tuple[list[Raw], dict[str, Any], dict[str, Any], list[str]]] = {
+    "a cordoned node": ([node("n2", cpu="4", unschedulable=True)], {}, {}, []),
+    "a node without a label": ([node("n2", cpu="4")], {}, {"nodeSelector": {"disk": "ssd"}}, []),
+    "a capability": (
+        [node("n2", cpu="4")],
+        {"capability": {"cpu": "4"}},
+        {},
+        ["raise the capability of queue a to 6 cpu; then 1 of 2 pods fits: n1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECLAIMED)
+def test_pods_that_another_queue_would_reclaim_are_not_said_to_fit(name: str) -> None:
+    """With two more pods the queue has more than it deserves, and the pod of the other one, which can
+    only run on n1, gets the capacity of two."""
+    nodes, limits, more, others = RECLAIMED[name]
+    raw = with_ports("Deployment", 4)
+    raw["spec"]["template"]["spec"] = pod("x", "2", **more)["spec"]
+    raw["spec"]["template"]["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "a"}
+    only = {"kubernetes.io/hostname": "n1"}
+    waiting = pod("y", "4", nodeSelector=only, annotations={"scheduling.volcano.sh/queue-name": "b"})
+    waiting["metadata"]["namespace"] = "default"
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    first = node("n1", cpu="4", labels={"disk": "ssd"})
+    for each in (first, *nodes, queue("a", **limits), queue("b"), raw, waiting):
+        cluster.take(Apply(copy.deepcopy(each)))
+        cluster.rest()
+    objects = [*cluster.objects.all()]
+    advice = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment")).advice
+    smaller, *rest = advice
+    assert smaller.text.startswith("request at most 1 cpu instead of 2")
+    assert [each.text for each in rest] == others
+    running = [len(pods_of(followed(objects, each.change)).running) for each in advice]
+    assert running == [4, 3][: len(advice)]
+
+
 # Scheduling gates
 
 

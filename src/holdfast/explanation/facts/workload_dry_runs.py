@@ -2,8 +2,9 @@
 scheduler places them, step by step until nothing more happens.
 
 The controllers are those of a local cluster. They have the workload's own objects and pods only; its
-pods are placed by the scheduler of the snapshot, together with others that are tried before them. A pod
-is ready once it has a node, and gone as soon as it is deleted. Everything is undone in the end.
+pods are placed by the scheduler of the snapshot, together with others that are tried before them, and
+end if it then reclaims them for other queues. A pod is ready once it has a node, and gone as soon as it
+is deleted. Everything is undone in the end.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from holdfast.explanation.verdicts import Subject, at_time
 from holdfast.kube.object_client import Raw
 from holdfast.local.clock import ComponentTimers
 from holdfast.local.component import ObjectWriter
-from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange
+from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange, pod_key
 from holdfast.local.store.store import Store
 from holdfast.local.workloads.completion import DumpCompletion
 from holdfast.local.workloads.component import WorkloadControllers
@@ -66,6 +67,8 @@ _MOST_CREATED = 4
 """How many pods per replica are created until controllers seem to do so forever."""
 _STEPS = 2_000
 """How often pods are placed, or controllers run; they come to rest long before."""
+_MOST_RECLAIMS = 50
+"""For how many pods of other queues own pods are reclaimed."""
 _SEED = 11
 """Other names than those of pods that a hypothetical cluster has made."""
 _UNKNOWN: Raw = {"metadata": {}}
@@ -313,10 +316,11 @@ class _DryRun(WorkloadControllers):
         pending = [raw for raw in parts.now if not _has_node(raw)]
         self._added = additions(snapshot, pending[0]) if pending else NONE
         self._begin(change)
+        self._reclaims = _MOST_RECLAIMS
         self._created, self._most_created = 0, _MOST_CREATED * (parts.replicas + len(parts.pods) + 5)
         for _ in range(_STEPS):
             self._reconcile()
-            if not self._place():
+            if not self._place() and not self._lose():
                 break
 
     def _begin(self, change: ClusterChange) -> None:
@@ -449,6 +453,28 @@ class _DryRun(WorkloadControllers):
             else:
                 self._apply(create(POD, bound))
         return any(pod.uid in names for pod, _, _ in places)
+
+    def _lose(self) -> bool:
+        """Ends own pods that the scheduler then reclaims for other queues; whether there are any."""
+        snapshot = self._snapshot
+        if not snapshot.scheduler.reclaims or not self._reclaims:
+            return False
+        name = snapshot.cluster.nodes.name
+        own = {raw["metadata"]["uid"] for raw in self._objects.scan("", "Pod")}
+        for plan in snapshot.scheduler.reclaim_plans():
+            if own.isdisjoint(victim.uid for victim in plan.victims):
+                continue
+            self._reclaims -= 1
+            places = [(Subject.of(pod), name(row)) for pod, row in plan.places]
+            for victim in plan.victims:
+                if victim.uid in own:
+                    self._objects.store.delete(pod_key(victim.namespace, victim.name))
+                else:
+                    self._apply(*ended_pod(snapshot, victim))
+            for pod, node in places:
+                self._apply(create(POD, _bound(pod.raw(snapshot), node, {})))
+            return True
+        return False
 
     def _written(self, pod: PodRecord) -> dict[str, str]:
         """The annotations with which the pod is bound."""
