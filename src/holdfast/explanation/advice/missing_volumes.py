@@ -10,6 +10,7 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_volume
 from holdfast.explanation.advice.misspellings import missing_class
+from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
     is_provisioned,
@@ -293,23 +294,13 @@ def _not_created(
     if subject.info is not POD:
         return
     raw = subject.raw(snapshot)
-    metadata = raw["metadata"]
     yield (
         f"claim {name} of its ephemeral volume does not exist yet: the ephemeral volume controller of "
         "Kubernetes creates it"
     )
-    for volume in (raw.get("spec") or {}).get("volumes") or ():
-        if name != f"{metadata['name']}-{volume['name']}" or not volume.get("ephemeral"):
+    for claim in ephemeral_claims(snapshot, raw):
+        if claim["metadata"]["name"] != name:
             continue
-        spec = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "controller": True}
-        about = {
-            "name": name,
-            "namespace": metadata.get("namespace") or "",
-            "uid": f"claim-{name}",
-            "ownerReferences": [{**owner, "uid": metadata.get("uid") or ""}],
-        }
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about}
-        made = create(CLAIM, {**claim, "spec": spec, "status": {"phase": "Pending"}}, follows=True)
+        made = [each._replace(follows=True) for each in provisioned(snapshot, claim)]
         text = f"wait until the ephemeral volume controller creates claim {name}"
-        advisor.propose(repair(text, "CreateClaim", [made]))
+        advisor.propose(repair(text, "CreateClaim", made))

@@ -4,7 +4,7 @@ admitted_pods          what admission adds to the pods of a workload
 awaited_terminations   terminating pods whose capacity is kept for others
 capacity               what is free on a node for a pod, and what is short
 claim_details          why a device does not satisfy a claim
-created_claims         claims that are created from templates
+created_claims         claims that controllers create for pods
 device_taint_rules     DeviceTaintRules that keep claims from devices
 device_values          values of devices that a selector can ask for
 expected_ends          when pods and reservations should end

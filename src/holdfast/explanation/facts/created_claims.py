@@ -1,16 +1,21 @@
-"""ResourceClaims that the controller of Kubernetes creates from ResourceClaimTemplates for pods."""
+"""Claims that controllers of Kubernetes create for pods: ResourceClaims from templates, and those of
+generic ephemeral volumes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import RESOURCE_API
+from holdfast.api.names import BIND_COMPLETED_ANNOTATION, RESOURCE_API
 from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_changes import ObjectChange, applied, create, patch
 from holdfast.snapshot.cluster_objects import is_stored
 from holdfast.snapshot.cluster_snapshot import POD, RESOURCE_CLAIM, ClusterSnapshot
 
 CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
+_CLAIM, _VOLUME = KINDS["v1", "PersistentVolumeClaim"], KINDS["v1", "PersistentVolume"]
+_STORAGE_CLASS = KINDS["storage.k8s.io/v1", "StorageClass"]
+_IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 @contextmanager
@@ -76,3 +81,69 @@ def generated_claims(raw: Raw, specs: dict[str, Raw]) -> list[ObjectChange]:
         statuses.append({"name": entry["name"], "resourceClaimName": name})
     body = {"status": {"resourceClaimStatuses": statuses}}
     return [*found, patch(POD, raw, body)] if found else []
+
+
+def ephemeral_claims(snapshot: ClusterSnapshot, pod: Raw, again: bool = False) -> list[Raw]:
+    """The claims of the pod's generic ephemeral volumes, as far as they do not exist; or `again`."""
+    metadata, found = pod["metadata"], []
+    namespace = metadata.get("namespace") or ""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "controller": True}
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        name = f"{metadata['name']}-{volume['name']}"
+        template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}
+        if not template or (not again and snapshot.find(_CLAIM, name, namespace) is not None):
+            continue
+        spec = dict(template.get("spec") or {})
+        if spec.get("storageClassName") is None and (default := _default_class(snapshot)):
+            spec["storageClassName"] = default
+        about = {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"claim-{name}",
+            "ownerReferences": [{**owner, "uid": metadata.get("uid") or ""}],
+        }
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about}
+        found.append({**claim, "spec": spec, "status": {"phase": "Pending"}})
+    return found
+
+
+def _default_class(snapshot: ClusterSnapshot) -> str:
+    """The storage class of claims that name none; empty if there is no default."""
+    for raw in snapshot.all(_STORAGE_CLASS):
+        if (raw["metadata"].get("annotations") or {}).get(_IS_DEFAULT) == "true":
+            return str(raw["metadata"]["name"])
+    return ""
+
+
+def provisioned(snapshot: ClusterSnapshot, claim: Raw) -> list[ObjectChange]:
+    """The creation of a claim, and of a volume if the provisioner of its class makes one at once."""
+    spec, metadata = claim["spec"], claim["metadata"]
+    kind = snapshot.find(_STORAGE_CLASS, spec.get("storageClassName") or "") or {}
+    waits = kind.get("volumeBindingMode") == "WaitForFirstConsumer"
+    if waits or spec.get("volumeName") or kind.get("provisioner") in (None, "", _NO_PROVISIONER):
+        return [create(_CLAIM, claim)]
+    namespace = metadata.get("namespace") or ""
+    name = f"volume-for-{namespace}-{metadata['name']}"
+    reference = {"kind": "PersistentVolumeClaim", "name": metadata["name"], "namespace": namespace}
+    volume: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "uid": name},
+        "spec": {
+            "capacity": dict((spec.get("resources") or {}).get("requests") or {}),
+            "accessModes": spec.get("accessModes") or [],
+            "volumeMode": spec.get("volumeMode") or "Filesystem",
+            "storageClassName": spec["storageClassName"],
+            "claimRef": {**reference, "uid": metadata.get("uid") or ""},
+            "hostPath": {"path": f"/var/lib/{name}"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    annotations = {**(metadata.get("annotations") or {}), BIND_COMPLETED_ANNOTATION: "yes"}
+    bound = {
+        **claim,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {**spec, "volumeName": name},
+        "status": {"phase": "Bound"},
+    }
+    return [create(_VOLUME, volume), create(_CLAIM, bound)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.explanation.facts.created_claims import claims_of_new_pod
+from holdfast.explanation.facts.created_claims import claims_of_new_pod, ephemeral_claims, provisioned
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
 from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed, started_before
 from holdfast.explanation.phrases import job_text, pod_text
@@ -33,6 +33,7 @@ of workloads that are yet to be created all pods are made from the changed templ
 _OF_EACH = ("volumes", "hostname")
 """Fields of a spec that may differ between the pods of one workload."""
 _STATEFUL_SET = KINDS["apps/v1", "StatefulSet"]
+_CLAIM = KINDS["v1", "PersistentVolumeClaim"]
 
 
 class Fitting(NamedTuple):
@@ -129,7 +130,8 @@ def replicas_that_start(
         if record is None:
             continue
         if record.row < 0:
-            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+            edited = [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+            more += [*edited, *_claims_made_again(snapshot, each, edits)]
         elif edits and (is_new or any(f"of {kind} " in place for kind in _REPLACED)):
             more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
             more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
@@ -145,6 +147,25 @@ def replicas_that_start(
             nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
             running = there + len(started)
             return Fitting(len(started), len(pods), nodes, running, running)
+
+
+def _claims_made_again(
+    snapshot: ClusterSnapshot, subject: Subject, edits: list[ObjectChange]
+) -> list[ObjectChange]:
+    """The claims of its generic ephemeral volumes, made from changed ones."""
+    volumes = [each.body["spec"]["volumes"] for each in edits if "volumes" in each.body.get("spec", {})]
+    if not volumes:
+        return []
+    raw = subject.raw(snapshot)
+    pod = {**raw, "spec": {**raw["spec"], "volumes": volumes[-1]}}
+    found: list[ObjectChange] = []
+    for claim in ephemeral_claims(snapshot, pod, again=True):
+        name = claim["metadata"]["name"]
+        if (known := snapshot.find(_CLAIM, name, subject.namespace)) is not None:
+            claim = known | {"spec": claim["spec"]}
+            found.append(delete(_CLAIM, name, subject.namespace))
+        found += provisioned(snapshot, claim)
+    return found
 
 
 def _edits(change: ObjectChange, subject: Subject) -> bool:

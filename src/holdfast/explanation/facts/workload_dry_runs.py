@@ -15,6 +15,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.times import format_time
 from holdfast.explanation.facts.admitted_pods import NONE, additions
+from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
@@ -407,9 +408,13 @@ class _DryRun(WorkloadControllers):
         key, before, after = change.key, change.before, change.after
         if key[:2] == ("", "Pod") and after is None:
             assert before is not None
-            self._apply(*_ended(self._snapshot, before))
-        elif after is not None and key[:2] in (("", "Pod"), ("", _CLAIM.kind)):
-            self._apply(create(POD if key.kind == "Pod" else _CLAIM, after))
+            self._apply(*_ended(self._snapshot, before), *_own_claims(self._snapshot, before))
+        elif after is not None and key[:2] == ("", "Pod"):
+            for claim in ephemeral_claims(self._snapshot, after):
+                self._apply(*provisioned(self._snapshot, claim))
+            self._apply(create(POD, after))
+        elif after is not None and key[:2] == ("", _CLAIM.kind):
+            self._apply(*provisioned(self._snapshot, after))
         super().changed(change)
 
     def _apply(self, *changes: ObjectChange) -> None:
@@ -580,6 +585,18 @@ def _bound(raw: Raw, node: str, annotations: dict[str, str]) -> Raw:
     status = {**(raw.get("status") or {}), "phase": "Running"}
     bound = {**raw, "metadata": metadata, "spec": {**raw["spec"], "nodeName": node}, "status": status}
     return _ready(bound)
+
+
+def _own_claims(snapshot: ClusterSnapshot, pod: Raw) -> list[ObjectChange]:
+    """The deletion of the claims of the pod's generic ephemeral volumes, which go with it."""
+    namespace, uid = pod["metadata"].get("namespace") or "", pod["metadata"].get("uid")
+    names = (each["metadata"]["name"] for each in ephemeral_claims(snapshot, pod, again=True))
+    found = ((name, snapshot.find(_CLAIM, name, namespace)) for name in names)
+    return [
+        delete(_CLAIM, name, namespace)
+        for name, claim in found
+        if claim is not None and controller_of(claim).get("uid") == uid
+    ]
 
 
 def _ended(snapshot: ClusterSnapshot, raw: Raw) -> list[ObjectChange]:
