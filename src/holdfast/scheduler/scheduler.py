@@ -417,6 +417,7 @@ class Scheduler:
         round continues with it before anything else, because the group woken up last may be first in
         the queue. Changes made meanwhile are left for the next call, or pods might never be tried."""
         if not self._hints.to_wake:
+            self.cluster.jobs.victims.note_changes()
             changes, touched = self.cluster.take_changes(), self.cluster.volumes.take_touched()
             if changes & Change.OBJECTS:
                 self._retry_gates()

@@ -127,7 +127,7 @@ class QueueVictimSelector:
         for pod in pods:
             if pod.row < 0 or not self._may_evict(pod):
                 continue
-            companions = self._cluster.jobs.companions([*gone, pod])
+            companions = self._cluster.jobs.victims.companions([*gone, pod])
             if any(p.cls.non_preemptible or p.cls.priority >= self._below for p in companions):
                 continue
             group = [pod, *(each for each in companions if each.row >= 0)]

@@ -194,7 +194,7 @@ def _state(round_: Round) -> Hashable:
     full node becomes eligible, the queued pods are not tried again, but pods on it may be reclaimed."""
     cluster = round_.cluster
     epoch, refused = cluster.epoch, frozenset(cluster.not_evicted_before)
-    return round_.queue.refusals, epoch.of_feasibility(), epoch.queues, refused
+    return round_.queue.refusals, epoch.of_feasibility(), epoch.queues, epoch.jobs, refused
 
 
 def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:

@@ -159,7 +159,7 @@ class DryRun:
         nominated_pods = self._cluster.nominated_pods_for(self._pod, row)
         needs = column.needs
         if self._cluster.jobs.known:
-            pods = self._cluster.jobs.preemptible_together(pods, self._pod.cls.priority)
+            pods = self._cluster.jobs.victims.preemptible_together(pods, self._pod.cls.priority)
         if (
             needs is not None
             and column.passes_node_filters(row)

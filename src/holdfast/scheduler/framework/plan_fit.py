@@ -277,7 +277,7 @@ class PlanFits:
             and not (each.reservation_uid and table.get(each.reservation_uid) is not None)
             and ends.get(each.uid, math.inf) > planned.start
         ]
-        found = self._cluster.jobs.preemptible_together(found, priority)
+        found = self._cluster.jobs.victims.preemptible_together(found, priority)
         return sorted(found, key=lambda each: (each.cls.priority, -each.since, each.uid))
 
     def victims(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:

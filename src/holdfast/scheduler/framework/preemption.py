@@ -149,6 +149,8 @@ class Preemption:
                     job = self._cluster.jobs.of(pod)
                     if job is not None and job.core is not None:
                         self._cluster.jobs.touch(job)  # its condition DisruptionTarget
+                    elif job is not None:
+                        self._cluster.jobs.victims.job_changed(job.name)
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
                 nominated.append(pod)

@@ -1,6 +1,6 @@
 """The job index: all jobs, updated with pods and PodGroups in whichever order they are seen."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta
@@ -27,6 +27,7 @@ from holdfast.scheduler.jobs.job import (
     task_in,
     task_of,
 )
+from holdfast.scheduler.jobs.job_victims import JobVictims
 from holdfast.scheduler.jobs.node_forecast import NodeForecast
 from holdfast.scheduler.jobs.queue_limits import QueueLimits
 from holdfast.scheduler.jobs.queues import Queues
@@ -47,9 +48,10 @@ class Jobs:
         virtuals: VirtualReservations,
         forecast: NodeForecast,
         reprioritized: Callable[[PodRecord], None],
+        victim_leaves: Callable[[], int],
     ) -> None:
         """`reprioritized` is called with a member after the priority or preemptability of its PodGroup
-        changed."""
+        changed; `victim_leaves` returns the kinds of change when a victim of preemption leaves."""
         self._cluster = cluster
         self._reservations = reservations
         self._reprioritized = reprioritized
@@ -74,6 +76,8 @@ class Jobs:
         their annotations."""
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
+        self.victims = JobVictims(cluster, self.known, victim_leaves)
+        cluster.ledger.listeners.append(self.victims.pod_moved)
         self._prioritized = False
         """Whether a PodGroup ever set the priority or preemptability of its pods."""
 
@@ -342,39 +346,6 @@ class Jobs:
             found.update(reservations.preemption_holds.get(uid, {}))
         return sum(holds.left(reservation, slot) for reservation in found.values())
 
-    def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
-        """The pods that are preempted along with these victims: the other placed members of every job
-        that is preempted whole; see `Job.is_preempted_with`."""
-        lost: dict[JobName, list[PodRecord]] = {}
-        for pod in victims:
-            if pod.job is not None:
-                lost.setdefault(pod.job, []).append(pod)
-        found = []
-        for name, gone in lost.items():
-            job, uids = self.known[name], {pod.uid for pod in gone}
-            if job.is_preempted_with(uids):
-                found += [
-                    pod for pod in job.placed() if pod.uid not in uids and pod.reservation is None
-                ]
-        return found
-
-    def preemptible_together(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
-        """The pods that may all be victims. Of a job that is preempted whole all members are
-        preempted along; so its pods are left out if any member is non-preemptible or has a priority of
-        `below` or more."""
-        of_job: dict[JobName, list[PodRecord]] = {}
-        for pod in pods:
-            if pod.job is not None:
-                of_job.setdefault(pod.job, []).append(pod)
-        kept = set()
-        for name, members in of_job.items():
-            job, uids = self.known[name], {pod.uid for pod in members}
-            if all(m.cls.priority < below and not m.cls.non_preemptible for m in job.placed()):
-                continue
-            if job.is_preempted_with(uids):
-                kept |= uids
-        return [pod for pod in pods if pod.uid not in kept] if kept else pods
-
     def owns_status(self, job: Job) -> bool:
         """Whether the PodGroup's status is about this job. Where there is one PodGroup, pods may name
         it in either API group, which makes two jobs; the status is then about the one with members,
@@ -387,6 +358,7 @@ class Jobs:
     def touch(self, job: Job) -> None:
         """Notes that the job's status may have to change."""
         self.dirty[job.name] = None
+        self.victims.job_changed(job.name)
 
     def take_dirty(self) -> dict[JobName, None]:
         """The jobs in `dirty`, which is empty then."""
@@ -397,6 +369,7 @@ class Jobs:
         """The same for the job of a pod, if it has one."""
         if pod.job is not None:
             self.dirty[pod.job] = None
+            self.victims.job_changed(pod.job)
 
     def changed(self, job: Job) -> None:
         """Notifies that a job may be schedulable now, or that its condition may change."""

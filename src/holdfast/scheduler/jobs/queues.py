@@ -192,7 +192,7 @@ class Queues:
             self._cluster.ledger.listeners.append(self._moved)
         self._stale = True
         self._cluster.epoch.queues += 1
-        self._cluster.changed(Change.OTHER)
+        self._cluster.changed(Change.OTHER | Change.POD_LEFT)  # of its queue a pod may preempt others
 
     def take_dirty(self) -> dict[str, None]:
         """The queues in `dirty`, which is empty then."""

@@ -241,7 +241,7 @@ class DefaultPreemption(ClusterPlugin):
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
         staying = [
             victim
-            for victim in (*victims, *self.cluster.jobs.companions(victims))
+            for victim in (*victims, *self.cluster.jobs.victims.companions(victims))
             if not (victim.cls.terminating or victim.being_preempted)
         ]
         # If all victims are terminating already, the nominations they were preempted for stay.

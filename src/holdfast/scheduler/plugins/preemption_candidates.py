@@ -105,6 +105,7 @@ class Tried:
         self._logs = (cluster.epoch.usage, cluster.epoch.nodes, cluster.epoch.pod_starts)
         self._seen: list[int] = [-1] * len(self._logs)
         self._version: Hashable = None
+        self._jobs_seen = -1
         self._clear()
 
     def _clear(self) -> None:
@@ -119,10 +120,12 @@ class Tried:
         self._texts: dict[Texts, int] = {}
 
     def catch_up(self, version: Hashable) -> None:
-        """Forgets rows that changed, and all rows if the version differs."""
+        """Forgets rows that changed, and all rows if the version differs, or a job changed: its members
+        may be victims only together."""
         changed = [log.since(seen) for log, seen in zip(self._logs, self._seen, strict=True)]
         crowded = len(self._ranks) > 2 * len(self._unknown)
-        if crowded or version != self._version or any(rows is None for rows in changed):
+        outdated = version != self._version or self._jobs_seen != self._cluster.epoch.jobs
+        if crowded or outdated or any(rows is None for rows in changed):
             self._clear()
         else:
             for rows in changed:
@@ -132,8 +135,9 @@ class Tried:
         self.up_to_date()
 
     def up_to_date(self) -> None:
-        """Skips the changes logged so far: dry runs log rows, but leave them as they were."""
+        """Skips the changes noted so far: dry runs note some, but leave everything as it was."""
         self._seen = [log.end for log in self._logs]
+        self._jobs_seen = self._cluster.epoch.jobs
 
     def forget(self, rows: int | list[int] | NDArray[np.intp]) -> None:
         self._unknown[rows] = True

@@ -519,7 +519,8 @@ class ReservationCache(ReservationIndex):
         self.mark_changed(reservation)
         if reservation.preemptor and reservation.waiting:
             return  # its preemptor waits for it already
-        self._cluster.changed(Change.POD_LEFT)
+        holds_devices = reservation.pod is not None and bool(reservation.pod.cls.claims)
+        self._cluster.changed(Change.POD_LEFT | (Change.DEVICES if holds_devices else Change.NONE))
         if reservation.preemptor:
             owner, listener = self._cluster.pods.get(reservation.preemptor), self._cluster.listener
             if (

@@ -74,7 +74,9 @@ class Cluster(ClusterBase):
         )
         self.virtuals = VirtualReservations(self, self.reservations, self.reservation_handlers)
         forecast = NodeForecast(self, self.managers, self.volumes, self.claims)
-        self.jobs = Jobs(self, self.reservations, self.virtuals, forecast, self._reprioritized)
+        self.jobs = Jobs(
+            self, self.reservations, self.virtuals, forecast, self._reprioritized, self._victim_leaves
+        )
         self.node_listeners: list[Callable[[int], None]] = []
         """Called with the row of every node object that is added, changed or deleted."""
         self.migrations = Migrations()
@@ -212,6 +214,11 @@ class Cluster(ClusterBase):
         """The change that there is for devices by claim when a pod does not wait for any, or does not
         leave any, as it was to do."""
         return Change.DEVICES if self.claims.concerns(pod.cls) else Change.NONE
+
+    def _victim_leaves(self) -> int:
+        """The kinds of change when a victim of preemption leaves; of a pod that was bound when it was
+        first seen it is not known which devices it has."""
+        return Change.POD_LEFT | (Change.DEVICES if self.claims.active else Change.NONE)
 
     def unassume(self, pod: PodRecord) -> None:
         """Removes an assumed pod from its row; it is pending again, with its previous nomination."""
@@ -521,7 +528,7 @@ class Cluster(ClusterBase):
             return
         victim.being_preempted = False
         victim.deletion_pending = victim.cls.terminating
-        self.changed(Change.OTHER | self._devices_of(victim))
+        self.changed(Change.OTHER | (self._victim_leaves() & Change.DEVICES))
         self.jobs.touch_job_of(victim)
         if victim.phase is Phase.PENDING and not victim.deletion_pending and self.listener is not None:
             self.listener.pod_pending(victim)

@@ -191,6 +191,7 @@ class PodHandlers:
             self._claim_as(known, cls)
             if _releases_capacity(before, cls):
                 self._cluster.changed(Change.POD_LEFT)
+            self._note_victim(before, cls)
             if cls.labels != before.labels or cls.terminating != before.terminating:
                 self._cluster.changed(Change.POD_LABELS)
         else:
@@ -202,6 +203,11 @@ class PodHandlers:
         self._classes.release(before)
         self._chronicle.note(self._cluster.now, known.ref, "changed")
         self._place_or_queue(known, pod, changed=True)
+
+    def _note_victim(self, before: PodClass, after: PodClass) -> None:
+        """Notes the change if a pod on a node may be a victim now and was none before."""
+        if after.priority < before.priority or after.non_preemptible < before.non_preemptible:
+            self._cluster.changed(self._jobs.victims.left_by())
 
     def reclassify(self, name: str, uid: str) -> None:
         """Updates the classes of pods with this name or uid that are not bound, after owners of
@@ -247,8 +253,7 @@ class PodHandlers:
             return
         if pod.row >= 0:
             self._claim_as(pod, cls)
-            if cls.priority < before.priority or cls.non_preemptible < before.non_preemptible:
-                self._cluster.changed(Change.POD_LEFT)  # it may be a victim now
+            self._note_victim(before, cls)
         else:
             pod.cls = cls
         self._classes.release(before)
