@@ -454,6 +454,55 @@ def test_gates_of_a_template_and_a_queue_that_is_too_small() -> None:
     assert len(pods_of(followed(objects, advice.change)).updated) == 2
 
 
+# Nodes that templates name
+
+
+@pytest.mark.parametrize(
+    ("kind", "then"),
+    [
+        ("Deployment", ""),
+        ("StatefulSet", ", then delete pod web-0"),
+        ("ReplicaSet", ", then delete pods web-"),
+    ],
+)
+def test_a_template_that_names_a_node_that_does_not_exist(kind: str, then: str) -> None:
+    raw = with_ports(kind, 2)
+    raw["spec"]["template"]["spec"] = pod("x", "1", nodeName="node1")["spec"]
+    objects = at_rest(node("node-1", cpu="8"), raw)
+    report = explain(snapshot_with(objects, NOW), top_of(objects, kind))
+    pods = "0 of 1 pod has" if kind == "StatefulSet" else "0 of 2 pods have"
+    assert report.phase == "Pending"
+    assert report.summary.startswith(f"{pods} a node. ")
+    assert "pending: It is assigned to node1, which does not exist." in report.summary
+    text = f"the template of {kind} web has nodeName: node1, which does not exist; did you mean node-1?"
+    assert report.details[0] == text
+    nearest, without = report.advice
+    place = f"in the template of {kind} web{then}"
+    assert nearest.text.startswith(f"set nodeName: node-1 instead of node1, {place}")
+    assert without.text.startswith(f"remove nodeName: node1, {place}")
+    for advice in report.advice:
+        assert advice.text.endswith("; then both pods fit: node-1")
+    found = followed(objects, without.change).objects.scan("", "Pod")
+    assert [each["spec"].get("nodeName") for each in found] == ["node-1", "node-1"]
+    of_pod = explain(snapshot_with(objects, NOW), top_of(objects, "Pod"))
+    assert of_pod.details == [text]
+    assert [each.text.partition(",")[0] for each in of_pod.advice] == [
+        "set nodeName: node-1 instead of node1",
+        "remove nodeName: node1",
+    ]
+
+
+def test_pods_of_a_template_without_a_node_on_one_that_was_deleted() -> None:
+    raw = with_ports("Deployment", 2)
+    objects = at_rest(node("n0", cpu="8"), node("n1", cpu="8"), raw)
+    left = [each for each in objects if each["metadata"]["name"] != "n1"]
+    report = explain(snapshot_with(left, NOW), top_of(left, "Deployment"))
+    assert report.summary.startswith(
+        "1 of 2 pods have a node. 1 pending: It is assigned to n1, which does not exist."
+    )
+    assert report.advice == []
+
+
 # Changes of all pods
 
 

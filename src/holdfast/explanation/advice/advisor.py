@@ -222,7 +222,7 @@ class Advisor:
     def _result(self, fitting: Fitting) -> str:
         """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
         if fitting.started:
-            return _result(fitting)
+            return fitting_text(fitting)
         runs = f"{fitting.running} of its pods {plural(fitting.running, 'runs', 'run')}"
         return f"; then {runs} instead of {self._unchanged.running}, but its rollout does not complete"
 
@@ -235,7 +235,7 @@ class Advisor:
         nodes, result = [found.node] if found.node else [], ""
         fitting = dry_run(self.snapshot, self._parts, wait.change) if self._parts is not None else None
         if fitting is not None and fitting.started and fitting.total > 1:
-            nodes, result = fitting.nodes, _result(fitting)
+            nodes, result = fitting.nodes, fitting_text(fitting)
         advice = Advice(f"{wait.text}{result}", wait.change.data(), nodes)
         at = len(self._found) + len(self._partial)
         ranked = _Ranked(10**wait.cost, 0.0, at, advice)
@@ -427,7 +427,8 @@ class Advisor:
         return "" if f"{namespace}/{name}" in each.text else f"{namespace}/{name}: "
 
 
-def _result(fitting: Fitting) -> str:
+def fitting_text(fitting: Fitting) -> str:
+    """`; then 1 of 2 pods fits: n1`"""
     count, total, nodes, *_ = fitting
     if fitting.is_all:
         return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"

@@ -42,6 +42,10 @@ from holdfast.explanation.repairs.mistaken_units import corrected_units
 from holdfast.explanation.repairs.repair import gates_text, remove_gates, template_without_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.gang_members import explain_beside_gates, explain_member
+from holdfast.explanation.subjects.missing_nodes import (
+    consider_other_node,
+    named_node,
+)
 from holdfast.explanation.subjects.no_node import explain_no_node
 from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain_on
 from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
@@ -103,6 +107,12 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     report.summary = f"It is on {report.node}{through}{stopping}."
     if missing_node(snapshot, report.node) is not None:
         report.summary = f"It is assigned to {report.node}{through}, which does not exist{stopping}."
+        raw = Subject.of(pod).raw(snapshot)
+        named = named_node(snapshot, raw)
+        if named is not None and named.name == report.node:
+            report.details.append(named.text(snapshot))
+            report.advice = list(consider_other_node(snapshot, named, raw["metadata"], 1, [raw]))
+            return
         report.details.append(
             "no scheduler looks for another node once spec.nodeName is set: delete the pod, and create "
             "it without nodeName if its controller does not"

@@ -7,11 +7,17 @@ from dataclasses import replace
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.capacity import missing_node
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.report import Advice, PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
+from holdfast.explanation.subjects.missing_nodes import (
+    NamedNode,
+    consider_other_node,
+    named_node_of,
+)
 from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
 from holdfast.explanation.subjects.plain_reasons import plain_on
 from holdfast.explanation.subjects.pods import explain_pod
@@ -42,9 +48,11 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     known[namespace, metadata["name"]] = raw
     report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
     pods = _pods_of(snapshot, raw)
-    placed = [pod for pod in pods if pod.row >= 0]
+    lost = _on_missing_nodes(snapshot, pods)
+    placed = [pod for pod in pods if pod.row >= 0 and not any(pod in those for those in lost)]
     groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
     explained = [each for those in groups for each in _explained_alike(snapshot, those)]
+    explained += [(those, _explained(snapshot, those[0])) for those in lost]
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
         PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
@@ -76,6 +84,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
+    if (named := named_node_of(snapshot, raw)) is not None:
+        _note_missing_node(snapshot, raw, named, pods, report)
     if pods and kind == "DaemonSet":
         report.details += ineligible_nodes(snapshot, raw)
     _note_uncreated(snapshot, raw, len(pods), report)
@@ -178,6 +188,36 @@ def _beside(resuming: Raw, each: Advice) -> Advice:
     for field in ("actions", "objects"):
         change[field] = [*resuming[field], *change[field]]
     return replace(each, text=f"resume it and {each.text}", change=change)
+
+
+def _on_missing_nodes(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[list[PodRecord]]:
+    """The pods that are assigned to nodes that do not exist, by node."""
+    found: dict[str, list[PodRecord]] = {}
+    for pod in pods:
+        raw = snapshot.find(POD, pod.name, pod.namespace) or {}
+        node = str((raw.get("spec") or {}).get("nodeName") or "")
+        if node and missing_node(snapshot, node) is not None:
+            found.setdefault(node, []).append(pod)
+    return list(found.values())
+
+
+def _note_missing_node(
+    snapshot: ClusterSnapshot, raw: Raw, named: NamedNode, pods: list[PodRecord], report: Report
+) -> None:
+    """The node of the template does not exist: nothing runs the pods that are made from it."""
+    text = named.text(snapshot)
+    if not pods:
+        report.phase = "Pending"
+        report.summary += f" {text[0].upper()}{text[1:].rstrip('?')}."
+    elif text not in report.details:
+        report.details = [text, *report.details]
+    wanted = (raw.get("spec") or {}).get("replicas")
+    count = wanted if isinstance(wanted, int) else max(1, len(pods))
+    metadata = raw["spec"]["template"].get("metadata") or {}
+    found = [snapshot.find(POD, pod.name, pod.namespace) for pod in pods]
+    there = [each for each in found if each is not None]
+    advice = list(consider_other_node(snapshot, named, metadata, count, there))
+    report.advice = advice or report.advice
 
 
 def _names(pods: list[PodRecord]) -> list[str]:
