@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from explanation.test_situations import snapshot_with
+from explanation.test_situations import snapshot_with, storage_class
 from harness.objects import Raw, node, pod, queue, reservation
 from holdfast.api.documents import Document
 from holdfast.api.times import format_time
@@ -452,6 +452,55 @@ def test_gates_of_a_template_and_a_queue_that_is_too_small() -> None:
         "capability of queue q to 4 cpu; then both pods fit: n0"
     )
     assert len(pods_of(followed(objects, advice.change)).updated) == 2
+
+
+# Claims of StatefulSets
+
+
+def claiming(kind: str, storage_class: str, policy: str) -> Raw:
+    raw = with_ports(kind, 2, podManagementPolicy=policy, serviceName="web")
+    raw["spec"]["template"]["spec"] = pod("x", "1")["spec"]
+    spec: Raw = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class}
+    spec["resources"] = {"requests": {"storage": "1Gi"}}
+    raw["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": spec}]
+    return raw
+
+
+def provisioned(name: str, mode: str) -> Raw:
+    return storage_class(name) | {"provisioner": "csi.example.com", "volumeBindingMode": mode}
+
+
+@pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+@pytest.mark.parametrize("is_corrected", [False, True])
+def test_pods_are_deleted_with_the_claims_of_a_corrected_template(
+    mode: str, policy: str, is_corrected: bool
+) -> None:
+    """A StatefulSet makes claims only with pods: a pending one would keep the former claim, or none."""
+    raw = claiming("StatefulSet", "fastt", policy)
+    objects = at_rest(node("n0", cpu="8"), provisioned("fast", mode), raw)
+    top = next(each for each in objects if each["kind"] == "StatefulSet")
+    if is_corrected:
+        top["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = "fast"
+    advice = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    what = "claims data-web-0, data-web-1 and pods web-0, web-1"
+    what = what if policy == "Parallel" else "claim data-web-0 and pod web-0"
+    text = (
+        "use the storage class fast instead of fastt in volumeClaimTemplates data of StatefulSet web "
+        "(immutable: kubectl delete statefulset web --cascade=orphan, and create it again), then "
+        f"delete {what}, which it makes again"
+    )
+    if is_corrected:
+        text = (
+            f"delete {what}, which StatefulSet web makes again as its volumeClaimTemplates data are "
+            "now (other storageClassName)"
+        )
+    (found,) = (each for each in advice if each.text == f"{text}; then both pods fit: n0")
+    after = followed(objects, found.change)
+    claims = after.objects.scan("", "PersistentVolumeClaim")
+    assert {each["spec"]["storageClassName"] for each in claims} == {"fast"}
+    if mode == "WaitForFirstConsumer":  # volumes that are made at once, nothing makes here
+        assert len(pods_of(after).running) == 2
 
 
 # Nodes that templates name

@@ -342,7 +342,8 @@ def test_the_templates_of_a_stateful_set_are_changed_beside_its_claims() -> None
     assert first.text.startswith(
         "use the storage class standard instead of standrad in volumeClaimTemplates data of "
         "StatefulSet db (immutable: kubectl delete statefulset db --cascade=orphan, and create it "
-        "again) and in claims data-db-0, data-db-1 (delete: it makes them again); then it fits"
+        "again), then delete claims data-db-0, data-db-1 and pod db-0, which it makes again; then it "
+        "fits"
     )
     edited = first.change["objects"][0]["patch"]["spec"]["volumeClaimTemplates"]
     assert [each["spec"]["storageClassName"] for each in edited] == ["standard"]

@@ -6,14 +6,17 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import DEFAULT_STORAGE_CLASS_ANNOTATION
-from holdfast.explanation.advice.misspellings import missing_class
 from holdfast.explanation.facts.pod_owners import controller_of
-from holdfast.explanation.repairs.claim_volumes import NO_PROVISIONER, is_provisioned
+from holdfast.explanation.repairs.claim_volumes import (
+    NO_PROVISIONER,
+    is_provisioned,
+    missing_class,
+)
 from holdfast.explanation.repairs.repair import CLAIM, STORAGE_CLASS, bound_claim
 from holdfast.kube.object_client import Raw
 from holdfast.local.workloads.replica_set import wanted_replicas
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _PROVISIONER, _DEFAULT = "PROVISIONER", "standard"
@@ -60,6 +63,20 @@ def ways_to_a_volume(
         f"wait until {provisioner} has made a volume for claim {claim} (kubectl describe pvc {claim})"
     )
     return [ClaimBinding(text, "BindClaims", [*by_hand, *_bound_replicas(snapshot, pod, claim)])]
+
+
+def bound_at_once(
+    snapshot: ClusterSnapshot, pod: PodRecord, claim: str, made: list[ObjectChange]
+) -> list[ObjectChange]:
+    """The claim once these changes are made, and those of the other pods of its StatefulSet, bound, if
+    its storage class makes volumes at once and not for pods."""
+    with applied(snapshot, made):
+        spec = (snapshot.find(CLAIM, claim, pod.namespace) or {}).get("spec") or {}
+        kind = snapshot.find(STORAGE_CLASS, spec.get("storageClassName") or "") or {}
+        if kind.get("volumeBindingMode") == _WAITS:
+            return []
+        own = [each._replace(follows=True) for each in bound_claim(snapshot, claim, pod.namespace)]
+        return [*own, *_bound_replicas(snapshot, pod, claim)]
 
 
 def _storage_class(name: str, annotations: Raw | None = None) -> Raw:

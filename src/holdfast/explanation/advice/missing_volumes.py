@@ -9,11 +9,11 @@ from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_AN
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_volume
-from holdfast.explanation.advice.misspellings import missing_class
 from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
     is_provisioned,
+    missing_class,
     nodes_gone,
     suitable_volumes,
     unsuitable,

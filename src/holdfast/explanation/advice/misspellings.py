@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from holdfast.api.names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, HOSTNAME_LABEL
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.claim_bindings import bound_at_once
 from holdfast.explanation.facts.capacity import largest
 from holdfast.explanation.facts.node_labels import labels_of_nodes, similar_keys
-from holdfast.explanation.repairs.claim_templates import revised_claim
+from holdfast.explanation.repairs.claim_templates import made_again, revised_claim
+from holdfast.explanation.repairs.claim_volumes import missing_class
 from holdfast.explanation.repairs.details import claims_of, resources_like
 from holdfast.explanation.repairs.gpu_names import renamed_gpus
 from holdfast.explanation.repairs.label_repairs import corrected_labels, is_discovered
@@ -17,9 +19,7 @@ from holdfast.explanation.repairs.mistaken_units import corrected_units
 from holdfast.explanation.repairs.pod_affinity import corrected_terms
 from holdfast.explanation.repairs.repair import (
     CLAIM,
-    STORAGE_CLASS,
     Repair,
-    bound_claim,
     repair,
     spec_changes,
 )
@@ -164,35 +164,33 @@ def _renamed(spec: Raw, name: str, needed: list[str]) -> Raw:
 # Storage classes
 
 
-def missing_class(snapshot: ClusterSnapshot, name: str) -> list[str] | None:
-    """None if the storage class exists; otherwise the names of all there are."""
-    if not name or snapshot.find(STORAGE_CLASS, name) is not None:
-        return None
-    return [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
-
-
 def _storage_classes(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord
 ) -> Iterator[list[Repair]]:
-    """Claims of the pod with the nearest storage class."""
+    """Claims of the pod with the nearest storage class, or as their template is now."""
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         wrong = str(((raw or {}).get("spec") or {}).get("storageClassName") or "")
-        known = missing_class(snapshot, wrong) or ()
-        if raw is not None:
-            yield [_reclassed(snapshot, subject, raw, wrong, near) for near in nearest(wrong, known)]
+        known = missing_class(snapshot, wrong)
+        if raw is None or known is None:
+            continue
+        if (again := made_again(snapshot, subject, raw)) is not None:
+            bound = bound_at_once(snapshot, pod, name, again.objects)
+            yield [repair(again.where, "ReplaceClaim", [*again.objects, *bound])]
+        else:
+            yield [
+                _reclassed(snapshot, subject, pod, raw, wrong, near) for near in nearest(wrong, known)
+            ]
 
 
-def _reclassed(snapshot: ClusterSnapshot, subject: Subject, raw: Raw, wrong: str, near: str) -> Repair:
+def _reclassed(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, raw: Raw, wrong: str, near: str
+) -> Repair:
     """The claim with another storage class. If volumes of that class are made at once, it has one
     then."""
-    metadata = raw["metadata"]
     where, objects = revised_claim(
         snapshot, subject, raw, lambda spec: {**spec, "storageClassName": near}
     )
-    storage_class = snapshot.find(STORAGE_CLASS, near) or {}
-    if storage_class.get("volumeBindingMode") != "WaitForFirstConsumer":
-        bound = bound_claim(snapshot, metadata["name"], metadata.get("namespace") or "")
-        objects += [each._replace(follows=True) for each in bound]
+    bound = bound_at_once(snapshot, pod, raw["metadata"]["name"], objects)
     text = f"use the storage class {near} instead of {wrong} {where}"
-    return repair(text, "ReplaceClaim", objects)
+    return repair(text, "ReplaceClaim", [*objects, *bound])

@@ -17,6 +17,8 @@ from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _STATEFUL_SET = KINDS["apps/v1", "StatefulSet"]
 _CLAIMS = 3
+_COMPARED = ("storageClassName", "accessModes", "resources", "selector", "volumeMode")
+"""Fields of a claim that are as those of the template that it was made from."""
 
 Revision = Callable[[Raw], Raw]
 """Returns the spec of a claim with the change."""
@@ -38,13 +40,46 @@ def revised_claim(
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         if volume.get("ephemeral") and name == f"{pod['metadata']['name']}-{volume['name']}":
             return _ephemeral(snapshot, subject, volume["name"], revise)
-    owner = workload_of(snapshot, pod) if pod else None
-    if owner is not None and owner.info is _STATEFUL_SET:
-        found = snapshot.find(_STATEFUL_SET, owner.name, owner.namespace) or {}
-        for template in (found.get("spec") or {}).get("volumeClaimTemplates") or ():
-            if name.startswith(f"{template['metadata']['name']}-{owner.name}-"):
-                return _of_stateful_set(snapshot, found, template["metadata"]["name"], revise)
+    if (found := _template_of(snapshot, pod, name)) is not None:
+        return _of_stateful_set(snapshot, *found, revise)
     return RevisedClaim(f"in claim {name} (delete and create it again)", _replaced(raw, revise, False))
+
+
+def made_again(snapshot: ClusterSnapshot, subject: Subject, raw: Raw) -> RevisedClaim | None:
+    """The claim of a pod of a StatefulSet as the set makes it now, if its volumeClaimTemplates were
+    changed since; None if the claim is as they are."""
+    pod = subject.raw(snapshot) if subject.info is POD else {}
+    found = _template_of(snapshot, pod, raw["metadata"]["name"])
+    if found is None:
+        return None
+    owner, template = found
+    (spec,) = (each["spec"] for each in _templates(owner) if each["metadata"]["name"] == template)
+    other = [field for field in spec if field in _COMPARED and spec[field] != raw["spec"].get(field)]
+    if not other:
+        return None
+    kept, objects = _remade(snapshot, owner, template, lambda _: spec)
+    name = owner["metadata"]["name"]
+    text = (
+        f"delete {kept}, which StatefulSet {name} makes again as its volumeClaimTemplates {template} "
+    )
+    return RevisedClaim(f"{text}are now (other {few(other)})", objects)
+
+
+def _template_of(snapshot: ClusterSnapshot, pod: Raw, claim: str) -> tuple[Raw, str] | None:
+    """The StatefulSet of the pod and the name of its volume claim template that a claim is made from;
+    None if there is none."""
+    owner = workload_of(snapshot, pod) if pod else None
+    if owner is None or owner.info is not _STATEFUL_SET:
+        return None
+    found = snapshot.find(_STATEFUL_SET, owner.name, owner.namespace) or {}
+    for template in _templates(found):
+        if claim.startswith(f"{template['metadata']['name']}-{owner.name}-"):
+            return found, template["metadata"]["name"]
+    return None
+
+
+def _templates(stateful_set: Raw) -> list[Raw]:
+    return list((stateful_set.get("spec") or {}).get("volumeClaimTemplates") or ())
 
 
 def _ephemeral(
@@ -70,28 +105,47 @@ def _ephemeral(
 def _of_stateful_set(
     snapshot: ClusterSnapshot, raw: Raw, template: str, revise: Revision
 ) -> RevisedClaim:
-    """The template and the claims without a volume that were made from it."""
-    name, namespace = raw["metadata"]["name"], raw["metadata"].get("namespace") or ""
+    """The template, and what was made from it and has no volume."""
+    name = raw["metadata"]["name"]
     templates = [
         {**each, "spec": revise(each["spec"])} if each["metadata"]["name"] == template else each
-        for each in raw["spec"]["volumeClaimTemplates"]
+        for each in _templates(raw)
     ]
-    objects = [patch(_STATEFUL_SET, raw, {"spec": {"volumeClaimTemplates": templates}})]
-    claims = []
+    edit = patch(_STATEFUL_SET, raw, {"spec": {"volumeClaimTemplates": templates}})
+    kept, objects = _remade(snapshot, raw, template, revise)
+    where = (
+        f"in volumeClaimTemplates {template} of StatefulSet {name} (immutable: kubectl delete "
+        f"statefulset {name} --cascade=orphan, and create it again), then delete {kept}, which it "
+        "makes again"
+    )
+    return RevisedClaim(where, [edit, *objects])
+
+
+def _remade(
+    snapshot: ClusterSnapshot, raw: Raw, template: str, revise: Revision
+) -> tuple[str, list[ObjectChange]]:
+    """The claims that were made from a template and have no volume, with the pods that wait for them:
+    deleted, and made again by the StatefulSet, which makes claims only with pods."""
+    name, namespace = raw["metadata"]["name"], raw["metadata"].get("namespace") or ""
+    claims, pods, objects, made = [], [], list[ObjectChange](), list[ObjectChange]()
     for each in snapshot.all(CLAIM):
         metadata = each["metadata"]
         stem, _, ordinal = metadata["name"].rpartition("-")
         is_its = stem == f"{template}-{name}" and ordinal.isdigit()
         same_place = (metadata.get("namespace") or "") == namespace
-        if is_its and same_place and not each["spec"].get("volumeName"):
-            claims.append(metadata["name"])
-            objects += _replaced(each, revise, False)
-    where = (
-        f"in volumeClaimTemplates {template} of StatefulSet {name} (immutable: kubectl delete "
-        f"statefulset {name} --cascade=orphan, and create it again) and in {_claims(claims)} (delete: "
-        "it makes them again)"
-    )
-    return RevisedClaim(where, objects)
+        if not is_its or not same_place or each["spec"].get("volumeName"):
+            continue
+        claims.append(metadata["name"])
+        deleted, created = _replaced(each, revise, True)
+        objects.append(deleted._replace(follows=False))
+        made.append(created)
+        pod = snapshot.find(POD, f"{name}-{ordinal}", namespace)
+        if pod is not None and not pod["spec"].get("nodeName"):
+            pods.append(pod["metadata"]["name"])
+            objects.append(delete(POD, pods[-1], namespace))
+            made.append(create(POD, pod, follows=True))
+    of_pods = f" and {plural(len(pods), 'pod')} {few(sorted(pods), _CLAIMS)}" if pods else ""
+    return f"{_claims(claims)}{of_pods}", [*objects, *made]
 
 
 def _claims(names: list[str]) -> str:

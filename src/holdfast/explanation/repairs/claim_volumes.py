@@ -10,7 +10,7 @@ from holdfast.api.names import HOSTNAME_LABEL, STORAGE
 from holdfast.api.quantity import whole
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.explanation.facts.node_labels import labels_of_nodes
-from holdfast.explanation.repairs.claim_templates import revised_claim
+from holdfast.explanation.repairs.claim_templates import made_again, revised_claim
 from holdfast.explanation.repairs.repair import (
     CLAIM,
     RESIZE,
@@ -63,6 +63,13 @@ def suitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> li
     return [each.metadata.name for each in free if not _unsuitable(claim, wanted, each)]
 
 
+def missing_class(snapshot: ClusterSnapshot, name: str) -> list[str] | None:
+    """None if the storage class exists; otherwise the names of all there are."""
+    if not name or snapshot.find(STORAGE_CLASS, name) is not None:
+        return None
+    return [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
+
+
 def is_provisioned(snapshot: ClusterSnapshot, spec: Raw) -> bool:
     """Whether a volume is made for a claim with this spec."""
     kind = snapshot.find(STORAGE_CLASS, spec.get("storageClassName") or "") or {}
@@ -112,7 +119,7 @@ def smaller_claim(
     if (made := largest_new_volume(snapshot, claim.spec.storage_class_name or "")) is not None:
         sizes.setdefault(*made)
     most = max(sizes, default=0)
-    if not 0 < most < wanted.size:
+    if not 0 < most < wanted.size or made_again(snapshot, subject, raw) is not None:
         return None
 
     def revise(spec: Raw) -> Raw:
@@ -137,6 +144,10 @@ def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair
         objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
         yield repair(f"create a volume for claim {', '.join(unbound)}", "CreateVolume", objects)
     for name in unbound:
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        again = made_again(snapshot, Subject.of(pod), raw) if raw is not None else None
+        if again is not None:
+            yield repair(again.where, "ReplaceClaim", again.objects)
         if (smaller := smaller_claim(snapshot, Subject.of(pod), name, pod.namespace)) is not None:
             yield smaller
 
