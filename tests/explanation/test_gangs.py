@@ -116,7 +116,39 @@ SITUATIONS: dict[str, Row] = {
 }
 
 
+NO_CLAIM = pod("p", "1", group="g", volumes=using("nope"))
 SITUATIONS |= {
+    "it has no claim, and another member has a selector": Row(
+        [N1, TWO, NO_CLAIM, other(nodeSelector={"disk": "nvme"})],
+        ["PersistentVolumeClaim default/nope does not exist"],
+        ["CreateClaim"],
+    ),
+    "it has a selector, and another member no claim": Row(
+        [
+            N1,
+            TWO,
+            pod("p", group="g", nodeSelector={"disk": "nvme"}),
+            other("1", volumes=using("nope")),
+        ],
+        ["nodeSelector disk=nvme is not met"],
+        ["LabelNode"],
+    ),
+    "it has no claim, and another member is too large": Row(
+        [N1, TWO, NO_CLAIM, other("12")],
+        ["PersistentVolumeClaim default/nope does not exist"],
+        ["CreateClaim"],
+    ),
+    "members with three obstacles, too large together": Row(
+        [
+            N1,
+            in_default(pod_group("g", 3)),
+            NO_CLAIM,
+            other("6", nodeSelector={"disk": "nvme"}),
+            pod("r", "4", group="g", tolerations=[], volumes=using("none")),
+        ],
+        ["PersistentVolumeClaim default/nope does not exist"],
+        ["CreateClaim"],
+    ),
     "another member is another scheduler's": Row(
         [N1, TWO, P, other(schedulerName="other")],
         ["Of another scheduler (other), and so not counted: default/q."],

@@ -54,7 +54,7 @@ def consider_steps(snapshot: ClusterSnapshot, job: Job, advisor: Advisor, before
     """Proposes changes of one member after the other, until the gang starts."""
     for last_first in (False, True):
         made = _steps(snapshot, job.name, advisor, before, last_first)
-        if len(made) == len(before):
+        if made == before:
             continue
         for at, each in enumerate(made):
             if each.sizes:

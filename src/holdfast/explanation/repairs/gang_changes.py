@@ -30,7 +30,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
-from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_changes import ClusterChange, create, patch
 from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot
 
 
@@ -77,6 +77,17 @@ def lower_min_member(snapshot: ClusterSnapshot, job: Job, least: int) -> Repair 
     else:
         body, text = {"minMember": least}, f"lower minMember {text}"
     return repair(text, "LowerMinMember", [patch(info, raw, {"spec": body})], RESIZE)
+
+
+def needing_one(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
+    """The gang as if each member could start by itself, to ask what that one lacks; None if that is not
+    possible."""
+    lower = lower_min_member(snapshot, job, 1)
+    info, raw = _group_object(snapshot, job)
+    if lower is None or raw is None or job.name.family == CORE:
+        return lower
+    body: Raw = {"spec": {"minMember": 1, "minTaskMember": None, "minResources": None}}
+    return lower._replace(change=ClusterChange((), (patch(info, raw, body),)))
 
 
 def without_task(snapshot: ClusterSnapshot, job: Job) -> Repair | None:

@@ -6,6 +6,7 @@ explained beside the members that did.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice, product
 from typing import NamedTuple
 
 from holdfast.api.similar_names import did_you_mean
@@ -27,6 +28,7 @@ from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.gang_changes import (
     label_keys,
     lower_min_member,
+    needing_one,
     set_scheduler,
     topology_repairs,
     waiting_members,
@@ -42,8 +44,9 @@ from holdfast.explanation.subjects.no_node import (
     takers_details,
 )
 from holdfast.explanation.subjects.plain_reasons import no_node_summary
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place, preempts
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place, preempts, starts_on
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_changes import ObjectChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
@@ -52,6 +55,11 @@ _FEWER = 4
 """How many values of minMember are tried."""
 _CLASSES = 3
 """Of how many kinds of members changes are considered one by one."""
+_MOST_CLASSES = 6
+"""Of how many kinds of members changes are combined."""
+_OPTIONS = 3
+"""How many changes of one member are combined with those of others."""
+_COMBINATIONS = 12
 
 
 class BlockedMembers(NamedTuple):
@@ -87,6 +95,8 @@ def explain_blocked_members(
         found.append(_blocked(snapshot, job, left, before, report, advisor))
         if not advisor.advice:
             consider_steps(snapshot, job, advisor, before)
+        if not advisor.advice:
+            _consider_each(snapshot, job, before, advisor)
         if not advisor.advice:
             consider_all_smaller(snapshot, job, advisor, before)
             consider_fewer(snapshot, job, before, advisor)
@@ -203,6 +213,36 @@ def _blocked(
                 consider_nodes(advisor, verdicts)
             consider_smaller_members(advisor, other)
     return text
+
+
+def _consider_each(snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor) -> None:
+    """Changes of members that have different obstacles: for each of them one with which it would start
+    if the gang needed no others, all together."""
+    alone = needing_one(snapshot, job)
+    if alone is None:
+        return
+    options: list[list[Repair]] = []
+    with applied(snapshot, _objects([*before, alone])):
+        members = snapshot.cluster.jobs.known[job.name].waiting()
+        for pod in first_of_each_class(sorted(members, key=member_order))[:_MOST_CLASSES]:
+            subject = Subject.of(pod)
+            if starts_on(snapshot, subject):
+                continue
+            sub = Advisor(snapshot, subject, counts_evictions=False)
+            placing = place(snapshot.scheduler, pod)
+            if placing.message:
+                explain_no_node(snapshot, pod, placing, sub, Report("", "", ""))
+            if sub.helpful:
+                options.append(sub.helpful[:_OPTIONS])
+    if not options:
+        return
+    for made in islice(product(*options), _COMBINATIONS):
+        if advisor.propose(*before, *made):
+            return
+    first = [*before, *(each[0] for each in options)]
+    consider_steps(snapshot, job, advisor, first)
+    if not advisor.advice:
+        consider_all_smaller(snapshot, job, advisor, first)
 
 
 def _without_node(snapshot: ClusterSnapshot, members: list[PodRecord]) -> PodRecord:
