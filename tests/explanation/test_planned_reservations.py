@@ -26,6 +26,7 @@ from explanation.test_situations import (
 from harness.objects import Raw, node, pod, pod_group
 from harness.scenarios import actions as configured
 from harness.world import World
+from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.local.setup import SchedulerFactory
@@ -247,3 +248,57 @@ def test_the_reason_why_a_pod_is_not_backfilled(
     report = explain_pod(snapshot, world.objects["Pod", "p"])
     found = [each for each in report.details if each in (TOO_LATE, NO_BACKFILL, OVERRAN)]
     assert found == [says], report.details
+
+
+# Estimates that are advised
+
+
+def starting_in(seconds: float, cpu: str = "8") -> Raw:
+    raw = planned("r", cpu)
+    raw["metadata"]["annotations"]["holdfast.io/starts-at"] = format_time(World().now + seconds)
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("seconds", "estimate"),
+    [(5, "4s"), (10, "9s"), (60, "54s"), (600, "9m"), (3600, "50m"), (86400, "23h30m")],
+)
+def test_an_estimate_is_little_shorter_than_needed(seconds: float, estimate: str) -> None:
+    world = world_of([N1, starting_in(seconds), pod("p", "4")])
+    advice = explained(world, Row([], [], [])).advice[0]
+    assert advice.text.startswith(f"give it a run-time estimate if it ends within {estimate} ")
+    assert world_of(changed(list(world.objects.values()), advice.change)).node_of("p") == "n1"
+
+
+def test_both_pods_of_a_job_get_an_estimate() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    pods = [pod(name, "4", metadata={"ownerReferences": [owner]}) for name in ("p", "q")]
+    world = world_of([N1, starting_in(3600), *pods])
+    advice = explained(world, Row([], [], [])).advice[0]
+    assert advice.text.startswith("give it a run-time estimate if it ends within 50m ")
+    assert advice.text.endswith("then both pods fit: n1")
+    after = world_of(changed(list(world.objects.values()), advice.change))
+    assert [after.node_of(name) for name in ("p", "q")] == ["n1", "n1"]
+
+
+def test_an_estimate_beside_a_smaller_request() -> None:
+    world = world_of([N1, starting_in(3600), full("x", "6", "n1"), pod("p", "4")])
+    (advice,) = explained(world, Row([], [], [])).advice
+    assert advice.change["actions"] == ["EstimateRunTime", "Resize"]
+    assert "request at most 2 cpu instead of 4" in advice.text
+    assert world_of(changed(list(world.objects.values()), advice.change)).node_of("p") == "n1"
+
+
+def test_the_longest_estimate_with_which_some_node_is_eligible() -> None:
+    """Most of the nodes have too little capacity beside what ends later."""
+    taint = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
+    nodes = [N1, *(node(f"n{i}", cpu="8", taints=taint) for i in range(2, 10))]
+    plans = [starting_in(600)]
+    for i in range(2, 10):
+        later = starting_in(3600 + i)
+        later["metadata"]["name"] = f"r{i}"
+        later["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+        plans.append(later)
+    world = world_of([*nodes, *plans, pod("p", "4")])
+    advice = explained(world, Row([], [], [])).advice[0]
+    assert advice.text.startswith("give it a run-time estimate if it ends within 9m ")

@@ -31,7 +31,7 @@ from holdfast.explanation.repairs.repair import (
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
-from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.jobs.node_forecast import planning_order
@@ -44,7 +44,9 @@ _TRIED = 5
 _STARTS = 10
 _LASTING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 """Controllers whose pods have no end of their own."""
-_STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (0, 10))
+_MARGIN, _MOST_MARGIN = 0.1, 600
+"""The part of the time that is left for annotating and starting the pod, at most so many seconds."""
+_STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (60, 10), (0, 1))
 """From how many seconds on an advised run time is a multiple of how many."""
 
 
@@ -81,10 +83,18 @@ def consider_estimate(
     later."""
     if not _has_an_end(pod):
         return
-    latest: set[float] = set()
+    found: set[float] = set()
     for name, rejection in placing.rejections.items():
-        latest |= _latest_ends(snapshot, pod, row_of(snapshot, name), rejection)
-    for at in sorted(latest, reverse=True)[:_TRIED]:
+        found |= _latest_ends(snapshot, pod, row_of(snapshot, name), rejection)
+    latest = sorted(found)
+    # A pod that ends earlier fits wherever one that ends later does.
+    enough = [at for at in latest[:1] if advisor.is_enough(_estimate(snapshot, subject, pod, at))]
+    low, high = 0, len(latest) if enough else 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_enough = advisor.is_enough(_estimate(snapshot, subject, pod, latest[middle]))
+        low, high = (middle, high) if is_enough else (low, middle)
+    for at in [latest[low]] if enough else latest[: -_TRIED - 1 : -1]:
         if advisor.propose(_estimate(snapshot, subject, pod, at)):
             return
 
@@ -92,10 +102,15 @@ def consider_estimate(
 def estimate_steps(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int, rejection: NodeRejection
 ) -> Iterator[Repair]:
-    """Run-time estimates with which one node may be used until its capacity is needed."""
-    if _has_an_end(pod):
-        for at in sorted(_latest_ends(snapshot, pod, row, rejection), reverse=True)[:_TRIED]:
-            yield _estimate(snapshot, subject, pod, at)
+    """Run-time estimates with which one node may be used until its capacity is needed, also by a pod
+    that does not fit yet."""
+    if not _has_an_end(pod):
+        return
+    latest = _latest_ends(snapshot, pod, row, rejection)
+    if rejection.plugin == NODE_RESOURCES_FIT:
+        latest = {each.start for each in plans_on(snapshot, pod, row)}
+    for at in sorted(latest, reverse=True)[:_TRIED]:
+        yield _estimate(snapshot, subject, pod, at)
 
 
 def _has_an_end(pod: PodRecord) -> bool:
@@ -107,11 +122,11 @@ def _latest_ends(
 ) -> set[float]:
     """When reservations, or starving jobs, need the capacity of a row that the pod could use until
     then."""
+    starts = {each.start for each in plans_on(snapshot, pod, row)}
     if rejection.plugin == CALENDAR_FILTER:
         planner = snapshot.cluster.jobs.planner
-        starts = {each.start for each in plans_on(snapshot, pod, row)}
         return {at for at in starts if planner.fits_until(row, pod.cls, at)}
-    return set(_starts_of_holds(snapshot, row)) if RESERVED in rejection.texts else set()
+    return {*_starts_of_holds(snapshot, row), *starts} if RESERVED in rejection.texts else set()
 
 
 def _starts_of_holds(snapshot: ClusterSnapshot, row: int) -> Iterator[float]:
@@ -126,7 +141,8 @@ def _starts_of_holds(snapshot: ClusterSnapshot, row: int) -> Iterator[float]:
 
 def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: float) -> Repair:
     """The pod, and those of its job that are like it, with an estimate that ends well before a time."""
-    text = duration_text(round_down((at - snapshot.now) * 0.9))
+    ahead = at - snapshot.now
+    text = duration_text(round_down(ahead - min(ahead * _MARGIN, _MOST_MARGIN)))
     objects = metadata_changes(snapshot, subject, {"annotations": {RUN_ESTIMATE: text}})
     given = (subject.raw(snapshot)["metadata"].get("annotations") or {}).get(RUN_ESTIMATE)
     where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
@@ -143,7 +159,7 @@ def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: f
 
 def round_down(seconds: float) -> float:
     """A duration that reads well, and is not longer."""
-    step = next((step for least, step in _STEPS if seconds >= least), 10)
+    step = next((step for least, step in _STEPS if seconds >= least), 1)
     return max(1.0, seconds // step * step)
 
 

@@ -143,7 +143,7 @@ def replicas_that_start(
         there = sum(pod is not None and pod.row >= 0 for pod in found)
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
         pods.sort(key=snapshot.scheduler.queue.sort_key)
-        with placed(snapshot, pods) as started:
+        with placed(snapshot, pods, backfilled=True) as started:
             nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
             running = there + len(started)
             return Fitting(len(started), len(pods), nodes, running, running)

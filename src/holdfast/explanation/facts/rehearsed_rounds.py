@@ -27,17 +27,26 @@ _MOST_TRIED = 200
 
 
 @contextmanager
-def placed(snapshot: ClusterSnapshot, pods: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
+def placed(
+    snapshot: ClusterSnapshot, pods: Iterable[PodRecord], backfilled: bool = False
+) -> Iterator[list[PodRecord]]:
     """Places the pods one after the other, those that have a feasible node, until the end of the
-    block."""
+    block; with `backfilled`, then also those that the backfill action places."""
     scheduler = snapshot.scheduler
-    statement, refused = Statement(scheduler.cycle), set[int]()
+    statement, refused, left = Statement(scheduler.cycle), set[int](), list[PodRecord]()
     admission_error = snapshot.cluster.jobs.queue_limits.admission_error
     try:
         for pod in pods:
-            if pod.cls.id in refused:
+            is_tried = pod.cls.id not in refused and not admission_error(pod)
+            if is_tried and statement.assume(profile_for(scheduler, pod), pod):
                 continue
-            is_placed = not admission_error(pod) and statement.assume(profile_for(scheduler, pod), pod)
+            left.append(pod)
+            if pod.pinned_node is None:
+                refused.add(pod.cls.id)
+        refused.clear()
+        for pod in left if backfilled else ():
+            row = -1 if pod.cls.id in refused or admission_error(pod) else scheduler.backfill_row(pod)
+            is_placed = row >= 0 and statement.assume_on(profile_for(scheduler, pod), pod, row)
             if not is_placed and pod.pinned_node is None:
                 refused.add(pod.cls.id)
         yield [pod for _, pod in statement.assumed]

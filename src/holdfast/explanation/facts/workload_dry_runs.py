@@ -441,7 +441,7 @@ class _DryRun(WorkloadControllers):
         names = {record.uid for record in own}
         own.sort(key=queue.sort_key)
         first = Subject.of(own[0])
-        with started_before(snapshot, first) as others, placed(snapshot, own) as found:
+        with started_before(snapshot, first) as others, placed(snapshot, own, backfilled=True) as found:
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
         for pod, node, annotations in places:
