@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from explanation.test_situations import snapshot_with, storage_class
-from harness.objects import Raw, node, pod, queue, reservation
+from explanation.test_situations import in_default, snapshot_with, storage_class
+from harness.objects import Raw, gang, node, pod, pod_group, queue, reservation
 from holdfast.api.documents import Document
 from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
@@ -375,6 +375,62 @@ def test_pods_that_another_queue_would_reclaim_are_not_said_to_fit(name: str) ->
     assert [each.text for each in rest] == others
     running = [len(pods_of(followed(objects, each.change)).running) for each in advice]
     assert running == [4, 3][: len(advice)]
+
+
+IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
+TRIED_BEFORE = {
+    "one": (
+        "16",
+        [pod("old", "2", annotations=IN_Q)],
+        "raise the capability of queue q to 8 cpu, since default/old is tried before it; then it fits "
+        "n0",
+    ),
+    "two": (
+        "16",
+        [pod("old", "2", annotations=IN_Q), pod("older", "2", annotations=IN_Q)],
+        "raise the capability of queue q to 10 cpu, since default/old, default/older are tried before "
+        "it; then it fits n0",
+    ),
+    "one that no node has capacity for": (
+        "8",
+        [pod("old", "6", annotations=IN_Q)],
+        "raise the capability of queue q to 6 cpu; then it fits n0",
+    ),
+    "one that leaves too little on the node": (
+        "7",
+        [pod("old", "2", annotations=IN_Q)],
+        "raise the capability of queue q to 8 cpu, since default/old is tried before it and request at "
+        "most 1 cpu instead of 2; then it fits n0",
+    ),
+    "a gang": (
+        "16",
+        [pod_group("g", 2, queue="q"), *gang("g", 2, "1")],
+        "raise the capability of queue q to 8 cpu, since default/g-0, default/g-1 are tried before "
+        "it; then it fits n0",
+    ),
+    "a gang that is larger": (
+        "16",
+        [pod_group("g", 2, queue="q"), *gang("g", 2, "2")],
+        "raise the capability of queue q to 6 cpu; then it fits n0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRIED_BEFORE)
+def test_the_capability_of_a_queue_is_raised_for_pods_that_are_tried_before(name: str) -> None:
+    cpu, before, text = TRIED_BEFORE[name]
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    pods = [pod("run", "4", annotations=IN_Q), *before, pod("young", "2", annotations=IN_Q)]
+    for each in (node("n0", cpu=cpu), queue("q", capability={"cpu": "4"}), *map(in_default, pods)):
+        cluster.take(Apply(copy.deepcopy(each)))
+        cluster.rest()
+    objects = [*cluster.objects.all()]
+    (young,) = (each for each in objects if each["metadata"]["name"] == "young")
+    report = explain(snapshot_with(objects, NOW), copy.deepcopy(young))
+    (advice,) = report.advice
+    assert advice.text == text
+    after = followed(objects, advice.change).objects.get(key_of(young))
+    assert after is not None and after["spec"].get("nodeName") == "n0"
 
 
 # Scheduling gates

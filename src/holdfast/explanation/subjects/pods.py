@@ -46,7 +46,11 @@ from holdfast.explanation.subjects.missing_nodes import (
     consider_other_node,
     named_node,
 )
-from holdfast.explanation.subjects.no_node import explain_no_node
+from holdfast.explanation.subjects.no_node import (
+    explain_no_node,
+    nothing_helps,
+    takers_details,
+)
 from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain_on
 from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
 from holdfast.explanation.subjects.queue_limits import (
@@ -218,6 +222,9 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
                 besides = no_node_summary(snapshot, placing, pod)
                 report.summary += f" Even if it did: {besides[0].lower()}{besides[1:]}"
                 report.details += details_of(snapshot, pod, placing)
+            report.details += takers_details(advisor)
+            if not (advisor.advice or advisor.takers):
+                report.details.append(nothing_helps(report))
     elif placing.message:
         report.summary = no_node_summary(snapshot, placing, pod)
         evicts = preempts(scheduler, pod, placing) and not lost_text(snapshot, subject)

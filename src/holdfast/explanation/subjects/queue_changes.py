@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from holdfast.api.kinds import KINDS
 from holdfast.api.name_rules import dns_subdomain
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
+from holdfast.api.plurals import plural
 from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
@@ -13,9 +14,11 @@ from holdfast.explanation.advice.largest_requests import consider_largest, consi
 from holdfast.explanation.advice.overdue_pods import removal
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.smaller_requests import resize
+from holdfast.explanation.facts.capacity import requested
 from holdfast.explanation.facts.expected_ends import ExpectedEnd
 from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE
+from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.phrases import amounts_text, in_time
 from holdfast.explanation.repairs.mistaken_units import corrected_units
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, metadata_changes, repair
@@ -41,6 +44,9 @@ from holdfast.snapshot.cluster_changes import (
     patch_status,
 )
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_TRIED_BEFORE = 8
+"""How often the pods are looked for that are tried before."""
 
 
 def consider_queue(
@@ -78,6 +84,45 @@ def _consider_limits(
         helpful = [each for each in queue_repairs(snapshot, subject, members) if advisor.propose(each)]
         if helpful:
             return
+    replicas = pods[:1] * count if count > 1 else pods
+    _consider_beside_others(snapshot, subject, replicas, advisor)
+
+
+def _consider_beside_others(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """A capability that is enough also for the pods of the queue that are tried before these, and would
+    take what a lower one leaves; if need be with a smaller request of a pod."""
+    queues, others, found = snapshot.cluster.jobs.queues, list[PodRecord](), list[Repair]()
+    path = {each.name for each in queues.path(queues.of(pods[0]))}
+    for _ in range(_TRIED_BEFORE):
+        repairs = list(_raise_capability(snapshot, [*pods, *others]))
+        objects = [change for each in repairs for change in each.change.objects]
+        with applied(snapshot, objects), started_before(snapshot, advisor.goal) as started:
+            more = [
+                each
+                for each in started
+                if each.reservation is None
+                and not any(each is other for other in (*pods, *others))
+                and path.intersection(above.name for above in queues.path(queues.of(each)))
+            ]
+        if others:
+            names = few([f"{each.namespace}/{each.name}" for each in others], 3)
+            is_are = plural(len(others), "is", "are")
+            found = [
+                each._replace(text=f"{each.text}, since {names} {is_are} tried before it")
+                for each in repairs
+            ]
+            if any(map(advisor.propose, found)):
+                return
+        if not repairs or not more:
+            break
+        others += more
+    if found and len(pods) == 1:
+        slots = snapshot.cluster.nodes.slots
+        asked = {slots.name(slot): n for slot, n in requested(pods[0]).items() if slot != PODS}
+        with advisor.about(subject, *found):
+            consider_largest(advisor, subject, asked)
 
 
 def _repairs_for(
