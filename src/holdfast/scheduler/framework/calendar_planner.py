@@ -240,6 +240,8 @@ class CalendarPlanner:
         if lost is not None:
             for pod in lost.members:
                 self._pending(pod)
+        elif job is not None:
+            self._gangs.changed(job)  # for the members that are queued
         return True
 
     def _leaves_others(self, planned: PlannedReservation, row: int) -> bool:
@@ -361,8 +363,8 @@ class CalendarPlanner:
             texts = [self._incomplete(each) or "its gang is planned as a whole" for each in members]
             return [PlanFit("False", text) for text in texts]
         found = self._search.find(members, standing, certain=True)
-        if found is None and all(fit.feasible == "Unknown" for fit in fits):
-            return fits  # no other node is better
+        if found is None and all(fit.feasible != "False" for fit in fits):
+            return fits  # no other nodes are better
         found = found or self._search.find(members, standing, certain=False)
         if found is not None:
             for planned, row, _ in found:

@@ -128,7 +128,10 @@ class Calendar:
         if planned is None:
             return None
         node = planned.node
-        self.assign(planned, "")
+        if node:
+            self.assign(planned, "")
+        else:
+            self._changed("")  # others of its gang may have a plan without it
         planned.node = node
         if not self._known:
             self._cluster.epoch.objects += 1

@@ -262,10 +262,11 @@ class ReservationCache(ReservationIndex):
         self.mark_changed(reservation)
 
     def unassume(self, reservation: ReservationInfo) -> None:
-        """Releases what it holds: its status was not written."""
+        """Releases what it holds: its status was not written, or it was only tried."""
         pod = reservation.pod
         assert pod is not None
         reservation.last_status = None
+        reservation.message = pod.condition_message  # the object may not have the condition yet
         self.waiting.leave(reservation)
         self.set_victims(reservation, frozenset())
         self._ledger.release(pod)

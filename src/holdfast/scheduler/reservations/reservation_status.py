@@ -80,7 +80,7 @@ def status_of(
         else:
             set_condition(PLANNED, False, NOT_PLANNED, what)
         set_condition(FEASIBLE, planned.feasible, _FEASIBILITY[planned.feasible], planned.message)
-    elif PLANNED in conditions:
+    elif PLANNED in conditions or _is_late(reservation, node):
         if not reservation.finished:
             status.node_name = node  # it is no longer the planned one
         conditions.pop(FEASIBLE, None)
@@ -120,6 +120,13 @@ def status_of(
     # The message of a reservation is that of the last condition that is False.
     status.conditions = sorted(conditions.values(), key=lambda each: each.type != USED)
     return status
+
+
+def _is_late(reservation: ReservationInfo, node: str) -> bool:
+    """Whether its start was reached and it has no node. Its start may have been in the past when it was
+    first seen, so that the object need not have had a plan."""
+    has_started = reservation.calendar.start is not None and reservation.started
+    return has_started and not (node or reservation.finished or reservation.error)
 
 
 def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
