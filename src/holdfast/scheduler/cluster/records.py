@@ -268,6 +268,7 @@ class ReservationInfo:
         "expiring",
         "final",
         "finished",
+        "holds_more",
         "last_status",
         "listed",
         "mark",
@@ -323,6 +324,8 @@ class ReservationInfo:
         """The amounts that its status lists: slots and resource names, ordered by name."""
         self.counts_pods = False
         """Whether its template requests a number of pods."""
+        self.holds_more = False
+        """Whether it holds host ports, volumes or devices by claim, which are no amounts."""
         self.entry: ReservationEntry | None = None
         """Its entry in the reservation table, with its amounts; None if it is on no node."""
         self.wanted: Amounts = {}

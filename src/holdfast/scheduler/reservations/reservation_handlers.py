@@ -202,6 +202,7 @@ class ReservationHandlers:
         info.restricted = terms.restricted
         info.withheld = terms.withheld
         info.counts_pods = counts_pods(reservation, cls)
+        info.holds_more = bool(cls.ports or cls.volumes or cls.claims)
         return changed
 
     def _claims_of(self, info: ReservationInfo, pod: Pod) -> tuple[ClaimTrait, ...]:

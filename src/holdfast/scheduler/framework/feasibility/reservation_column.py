@@ -4,8 +4,8 @@ affinity, even if that matches none.
 A row with a matched reservation is evaluated as if what is left of the reservation were free, once per
 reservation. Of those with which the row is feasible one is nominated (`reservation_scores.nominate`),
 and its score is added to the row's. A row is *open* if pods of the class may also use its free capacity
-without a reservation: not where a matched reservation is Restricted, nor if the class requires one
-(reservation affinity).
+without a reservation: not where a matched reservation is Restricted, unless the class requests nothing,
+nor if the class requires one (reservation affinity).
 
 `refresh` first brings the matched reservations up to date (`MatchedReservations`, by
 `Epoch.reservations` and `Epoch.owners`). Rows follow `Epoch.nodes` and `Epoch.usage`, as in every
@@ -164,7 +164,7 @@ class ReservationColumn(ClassColumn):
             self._best_row = -1
         reservations = self._reservation_scores
         matched = reservations.on(row)
-        closed = reservations.required or (bool(matched) and self._has_restricted(matched))
+        closed = reservations.required or (bool(matched) and self._is_closed_by(matched))
         if closed == self._open.item(row):
             self._open[row] = not closed
         if node_too:
@@ -202,7 +202,8 @@ class ReservationColumn(ClassColumn):
         total: int | None = None
         if entry is not None:
             reservation = entry.reservation
-            key: Hashable = (of_row, entry.usage, reservation.order, reservation.restricted)
+            slots = reservation.counts_pods, reservation.holds_more
+            key: Hashable = (of_row, entry.usage, reservation.order, reservation.restricted, slots)
             if key in known:
                 total = known[key]
             else:
@@ -266,8 +267,8 @@ class ReservationColumn(ClassColumn):
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
         matched = self._reservation_scores.among(rows)
-        restricted = [entry.row for entry in matched if entry.reservation.restricted is not None]
-        self._open[restricted] = False
+        closes = self._reservation_scores.closes
+        self._open[[entry.row for entry in matched if closes(entry)]] = False
         pairs = self._reservation_scores.serving(matched)
         super()._update_many(rows, node_too)
         if pairs := [entry for entry in pairs if self._passes_node.item(entry.row)]:
@@ -351,10 +352,9 @@ class ReservationColumn(ClassColumn):
 
     # Reasons of rows that need a reservation
 
-    def _has_restricted(self, matched: list[ReservationEntry]) -> bool:
-        if len(matched) == 1:
-            return matched[0].reservation.restricted is not None
-        return any(entry.reservation.restricted is not None for entry in matched)
+    def _is_closed_by(self, matched: list[ReservationEntry]) -> bool:
+        closes = self._reservation_scores.closes
+        return closes(matched[0]) if len(matched) == 1 else any(map(closes, matched))
 
     def _is_open(self, view: View) -> Cells:
         return view.take(self._open)

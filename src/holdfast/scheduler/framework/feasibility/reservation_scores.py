@@ -107,6 +107,7 @@ class ReservationScores:
         names = cluster.nodes.slots
         self._strict = [each for each in self._asked if not ignores(names.name(each[0]))]
         self._by_slot = dict(self._asked)
+        self._asks_nothing = not self._asked and not cls.claims
         self._parts = len(self._asked) or 1
         self._managers = cluster.managers
         self._order_step = -(-weight // _WEIGHT) or 1
@@ -164,8 +165,28 @@ class ReservationScores:
             return True
         if self._cls.claims and self._cluster.claims.serves(self._cls, entry):
             return True
+        if self._gets_slot(entry):
+            return True
         # Reservation affinity is satisfied by a reservation without any resource the pod requests.
         return self.required and not any(slot in entry.amounts for slot, _ in self._asked)
+
+    def _gets_slot(self, entry: ReservationEntry) -> bool:
+        """Whether a pod slot is reason enough to use the reservation: it reserves a number of pods, or
+        nothing but its slot, or its node has no other slot. Otherwise a pod that requests nothing would
+        use up a reservation of resources."""
+        usage, reservation = entry.usage, entry.reservation
+        if not usage.remaining.get(PODS):
+            return False
+        if reservation.counts_pods or not (usage.named or reservation.holds_more):
+            return True
+        nodes = self._cluster.nodes
+        return nodes.claimed.item(PODS, entry.row) >= nodes.allocatable.item(PODS, entry.row)
+
+    def closes(self, entry: ReservationEntry) -> bool:
+        """Whether pods of the class can use its node only through a reservation: it is Restricted, and
+        they request resources, or it restricts the number of pods."""
+        restricted = entry.reservation.restricted
+        return restricted is not None and (not self._asks_nothing or PODS in restricted)
 
     def _lacks(self, entry: ReservationEntry, restricted: frozenset[int]) -> bool:
         """Whether a Restricted reservation is short of a resource."""
@@ -237,6 +258,8 @@ class ReservationScores:
         for slot, amount in self._asked:
             if slot < len(left):
                 share = share + 100 * np.minimum(left[slot], amount) // amount
+        if not self._asked:
+            share = np.where(left[PODS] > 0, 100, 0)
         share //= max(1, len(self._asked))
         asked = np.zeros(len(left), dtype=np.int64)
         for slot, amount in self._asked:
@@ -266,12 +289,14 @@ class ReservationScores:
                 some = True
                 share += 100 if left >= amount else 100 * left // amount
         if sure and (some or (self.by_amounts and not self.required)):
-            if not some or (
+            if not (some or self._gets_slot(entry)) or (
                 reservation.restricted is not None and self._lacks(entry, reservation.restricted)
             ):
                 return -1
         elif not self.serves(entry):
             return -1
+        if not self._asked and remaining.get(PODS):
+            share = 100
         for slot, reserved in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
