@@ -302,3 +302,18 @@ def test_the_longest_estimate_with_which_some_node_is_eligible() -> None:
     world = world_of([*nodes, *plans, pod("p", "4")])
     advice = explained(world, Row([], [], [])).advice[0]
     assert advice.text.startswith("give it a run-time estimate if it ends within 9m ")
+
+
+def test_a_plan_without_a_node_takes_what_the_deletion_of_another_one_frees() -> None:
+    other = starting_in(700)
+    other["metadata"]["name"] = "other"
+    world = world_of([N1, starting_in(600), other, pod("p", "4")])
+    report = explained(world, Row([], [], []))
+    assert [each.change["actions"] for each in report.advice] == [["EstimateRunTime"]]
+
+
+def test_a_plan_without_a_node_takes_what_the_end_of_a_pod_frees() -> None:
+    world = world_of([N1, full("x", "8", "n1"), starting_in(600), pod("p", "4")])
+    (advice,) = explained(world, Row([], [], [])).advice
+    assert advice.change["actions"] == ["EstimateRunTime", "EndPods"]
+    assert world_of(changed(list(world.objects.values()), advice.change)).node_of("p") == "n1"

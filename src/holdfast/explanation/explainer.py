@@ -5,8 +5,8 @@ from contextlib import nullcontext
 
 from holdfast.api.kinds import KindInfo
 from holdfast.api.names import SIGS_PODGROUP_API
-from holdfast.explanation.advice.planned_reservations import all_planned
 from holdfast.explanation.facts.created_claims import claims_created
+from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.claims import explain_device_claim, explain_volume_claim
 from holdfast.explanation.subjects.cron_jobs import explain_cron_job

@@ -8,7 +8,7 @@ modules whose names begin with `consider`.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from holdfast.explanation.advice.forecast_waits import (
     forecast_of,
     forecast_wait,
 )
+from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.facts.other_pods import (
     Fitting,
     replicas_that_start,
@@ -305,7 +306,12 @@ class Advisor:
             nodes = found.nodes if found.is_all else []
             return Start(nodes, f"it fits {few(nodes, _NODES)}"), None
         unchanged = self._unchanged
-        with applied(snapshot, change.objects), at_time(snapshot, change.until):
+        with ExitStack() as stack:
+            stack.enter_context(applied(snapshot, change.objects))
+            stack.enter_context(at_time(snapshot, change.until))
+            is_pod = not isinstance(goal, Subject) or goal.info is POD
+            if is_pod and change.until is None:
+                stack.enter_context(all_planned(snapshot, again=True))
             if change.until is not None and self._expires_by(change.until):
                 self.too_late.append(change.until)
                 return NO_START, None

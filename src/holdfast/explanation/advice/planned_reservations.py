@@ -8,7 +8,6 @@ feasible is explained by the pods in its way.
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
@@ -34,9 +33,8 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
-from holdfast.scheduler.jobs.node_forecast import planning_order
-from holdfast.scheduler.reservations.calendar import FEASIBLE, PlannedReservation
-from holdfast.snapshot.cluster_changes import applied, patch
+from holdfast.scheduler.reservations.calendar import PlannedReservation
+from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _NODES = 3
@@ -48,32 +46,6 @@ _MARGIN, _MOST_MARGIN = 0.1, 600
 """The part of the time that is left for annotating and starting the pod, at most so many seconds."""
 _STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (60, 10), (0, 1))
 """From how many seconds on an advised run time is a multiple of how many."""
-
-
-@contextmanager
-def all_planned(snapshot: ClusterSnapshot, before: PlannedReservation | None = None) -> Iterator[None]:
-    """Gives reservations that no scheduler has seen yet the nodes that the next round plans for them,
-    before it places pods, until the end of the block; all, or those that are planned before one."""
-    plans = sorted(snapshot.cluster.reservations.calendar, key=planning_order)
-    if before is not None:
-        plans = [each for each in plans if planning_order(each) < planning_order(before)]
-    with ExitStack() as stack:
-        for name in [each.reservation.name for each in plans]:
-            planned, raw = _plan_of(snapshot, name), snapshot.find(RESERVATION, name)
-            if planned is None or planned.node or raw is None or raw.get("status"):
-                continue
-            node = snapshot.scheduler.calendar_planner.questions.certain_node(planned)
-            if node:
-                conditions = [{"type": FEASIBLE, "status": "True"}]
-                status = {"phase": "Pending", "nodeName": node, "conditions": conditions}
-                stack.enter_context(applied(snapshot, [patch(RESERVATION, raw, {"status": status})]))
-        yield
-
-
-def _plan_of(snapshot: ClusterSnapshot, name: str) -> PlannedReservation | None:
-    reservation = snapshot.cluster.reservations.get(name)
-    calendar = snapshot.cluster.reservations.calendar
-    return calendar.get(reservation.uid) if reservation is not None else None
 
 
 def consider_estimate(

@@ -7,13 +7,10 @@ from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.misspellings import consider_scheduler, served_schedulers
-from holdfast.explanation.advice.planned_reservations import (
-    all_planned,
-    closest_at_start,
-    consider_plan,
-)
+from holdfast.explanation.advice.planned_reservations import closest_at_start, consider_plan
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.facts.claim_details import held_devices
+from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
 from holdfast.explanation.phrases import NO_ALLOCATE, in_time
 from holdfast.explanation.repairs.details import details_of
