@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from explanation.test_situations import DB, Row, changed, check, on_n1, snapshot_of, world_of
+from explanation.test_situations import AFFINITY, DB, Row, changed, check, on_n1, snapshot_of, world_of
 from explanation.test_workloads import owned, selected, workload
 from harness.objects import Raw, node, pod, reservation
 from holdfast.explanation.explainer import explain
@@ -14,6 +16,24 @@ N1 = node("n1", cpu="8")
 
 def held(app: str) -> Raw:
     return on_n1(reservation("peak", "7", app=app, allocateOnce=False))
+
+
+def held_for_one_of(*apps: str) -> Raw:
+    raw = held(apps[0])
+    expression = {"key": "app", "operator": "In", "values": list(apps)}
+    raw["spec"]["owners"] = [{"labelSelector": {"matchExpressions": [expression]}}]
+    return raw
+
+
+def requiring(*expressions: Raw) -> Raw:
+    terms = {"reservationSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return pod("p", "1", app="web", annotations={AFFINITY: json.dumps(required)})
+
+
+def labelled(raw: Raw, **labels: str) -> Raw:
+    raw["metadata"]["labels"] = labels
+    return raw
 
 
 def in_default(raw: Raw) -> Raw:
@@ -54,6 +74,21 @@ SITUATIONS: dict[str, Row] = {
         [UNKNOWN],
         ["Tolerate"],
     ),
+    "one of several values": Row(
+        [N1, held_for_one_of("api", "webb"), pod("p", "3", app="web")],
+        ["for pods with app In (api, webb), but no pod has app=webb; the pod has app=web"],
+        ["CorrectOwner", "LabelPod", "Wait", "Resize", "DeleteReservation"],
+    ),
+    "one of several values, which other pods have": Row(
+        [
+            N1,
+            held_for_one_of("api", "web"),
+            pod("q", "1", app="api", nodeName="n1"),
+            pod("p", "3", app="webb"),
+        ],
+        ["the pod has app=webb; did you mean app=web?"],
+        ["LabelPod", "Wait", "DeleteReservation"],
+    ),
     "labels with other numbers are not misspelt": Row(
         [N1, held("shard-2"), pod("p", "3", app="shard-1")],
         [],
@@ -65,6 +100,28 @@ SITUATIONS: dict[str, Row] = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situation(name: str) -> None:
     check(SITUATIONS[name])
+
+
+@pytest.mark.parametrize(
+    ("expressions", "text"),
+    [
+        ([("tier", "In", "glod")], "require tier In (gold)"),
+        ([("teir", "In", "gold")], "require tier In (gold)"),
+        ([("teir", "Exists")], "require tier Exists"),
+        (
+            [("zone", "In", "zonea"), ("tier", "In", "glod", "silver")],
+            "require zone In (zone-a) and tier In (gold, silver)",
+        ),
+    ],
+)
+def test_the_terms_of_a_reservation_affinity_are_corrected(
+    expressions: list[tuple[str, ...]], text: str
+) -> None:
+    given = [{"key": k, "operator": op, "values": values} for k, op, *values in expressions]
+    place = node("n1", cpu="8", labels={"zone": "zone-a"})
+    row = Row([place, labelled(held("web"), tier="gold"), requiring(*given)], [], [])
+    actions = ["Annotate", "RemoveAnnotation"]
+    assert check(row._replace(advises=actions)).advice[0].text.startswith(text)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])

@@ -36,6 +36,7 @@ from holdfast.explanation.repairs.repair import (
     spec_changes,
 )
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.plugins.reservation import REASON_SAME_REUSABLE
@@ -45,6 +46,7 @@ from holdfast.snapshot.cluster_changes import delete, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
 
 _NODES = 3
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _OTHER_TERMS = (
     ("allocatePolicy", "Aligned", "set allocatePolicy: Aligned, so that a node may have several"),
     ("allocateOnce", True, "set allocateOnce: true, if one pod is to use it"),
@@ -167,6 +169,7 @@ def _repairs(
             objects = metadata_changes(snapshot, subject, body)
             yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
     yield from _other_selector(snapshot, subject, pod)
+    yield from _other_terms(snapshot, subject, pod)
     if affinity.error:
         yield from _other_fields(snapshot, subject, pod)
     if affinity.required or affinity.error:
@@ -212,6 +215,47 @@ def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
         labels = ",".join(f"{key}={value}" for key, value in sorted(right.items()))
         objects = metadata_changes(snapshot, subject, {"annotations": body})
         yield repair(f"require {labels} in its {RESERVATION_AFFINITY}", "Annotate", objects)
+
+
+def _other_terms(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
+    """The nearest labels of reservations, or of their nodes, in the terms of which none is met."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls).affinity, reservations.matching(pod.cls)
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return
+    known = [
+        {**reservations.node_labels(each.pod.row), **each.object.metadata.labels}
+        for each in reservations.known.values()
+        if each.owner_spec_id in matching and each.pod is not None and each.pod.row >= 0
+    ]
+    given = json.loads(pod.cls.annotations[RESERVATION_AFFINITY])
+    texts = []
+    for term in given[_REQUIRED]["reservationSelectorTerms"]:
+        for each in term.get("matchExpressions") or ():
+            right = _near_expression(each, known)
+            if right != each:
+                values = f" ({', '.join(right['values'])})" if right.get("values") else ""
+                texts.append(f"{right['key']} {right['operator']}{values}")
+                each.update(right)
+    if texts:
+        body = {"annotations": {RESERVATION_AFFINITY: json.dumps(given)}}
+        text = f"require {' and '.join(texts)} in its {RESERVATION_AFFINITY}"
+        yield repair(text, "Annotate", metadata_changes(snapshot, subject, body))
+
+
+def _near_expression(each: Raw, known: list[dict[str, str]]) -> Raw:
+    """With the nearest label, and the nearest of its values in place of those that nothing has."""
+    if each["operator"] not in ("In", "Exists"):
+        return each
+    names = {name for labels in known for name in labels}
+    key = each["key"] if each["key"] in names else next(iter(nearest(each["key"], names)), each["key"])
+    there = {labels[key] for labels in known if key in labels}
+    values = list(each.get("values") or ())
+    if there.intersection(values) or not values:
+        return {**each, "key": key}
+    right = [next(iter(nearest(value, there)), value) for value in values]
+    return {**each, "key": key, "values": list(dict.fromkeys(right))}
 
 
 def _usable(

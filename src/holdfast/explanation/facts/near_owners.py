@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from holdfast.api.meta import LabelSelector
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.facts.holders import held_for
 from holdfast.scheduler.cluster.records import PodRecord
@@ -61,31 +62,44 @@ def near_owner(
     """None if the pod lacks labels of all owners that it has nothing similar to."""
     for at, owner in enumerate(reservation.object.spec.owners):
         selector, place = owner.label_selector, owner.object
-        if owner.controller is not None or selector is None or selector.match_expressions:
+        wanted = _wanted_labels(selector) if selector is not None else None
+        if owner.controller is not None or wanted is None:
             continue
         if place is not None and (place.name or place.uid or place.namespace != pod.namespace):
             continue
-        labels = _near_labels(pod, selector.match_labels)
+        labels = _near_labels(pod, wanted)
         if labels:
             known = list(_known_labels(snapshot, pod, place.namespace if place is not None else ""))
-            has_pods = any(_has(each, selector.match_labels) for each in known)
+            has_pods = any(_has_one(each, wanted) for each in known)
             own = {key: pod.cls.labels[key] for key, _ in labels.values()}
             is_shared = any(each.controller for each in pod.cls.owners)
             return NearOwner(at, labels, has_pods, is_shared or any(_has(each, own) for each in known))
     return None
 
 
-def _near_labels(pod: PodRecord, wanted: dict[str, str]) -> dict[str, tuple[str, str]]:
+def _wanted_labels(selector: LabelSelector) -> dict[str, list[str]] | None:
+    """By label, the values of which an owner has one; None if it must meet something else."""
+    found = {key: [value] for key, value in selector.match_labels.items()}
+    for each in selector.match_expressions:
+        if each.operator != "In" or each.key in found:
+            return None
+        found[each.key] = list(each.values)
+    return found
+
+
+def _near_labels(pod: PodRecord, wanted: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
-    for key, value in wanted.items():
+    for key, values in wanted.items():
         has = pod.cls.labels.get(key)
-        if has == value:
+        if has in values:
             continue
         keys = [key] if has is not None else nearest(key, pod.cls.labels)
-        near = [each for each in keys if _is_like(pod.cls.labels[each], value)]
+        near = [
+            (own, value) for own in keys for value in values if _is_like(pod.cls.labels[own], value)
+        ]
         if not near:
             return {}
-        found[key] = near[0], value
+        found[key] = near[0]
     return found
 
 
@@ -101,6 +115,10 @@ def _known_labels(
             template = (raw.get("spec") or {}).get("template") or {}
             if namespace in ("", where):
                 yield (template.get("metadata") or {}).get("labels") or {}
+
+
+def _has_one(labels: Mapping[str, str], wanted: Mapping[str, list[str]]) -> bool:
+    return all(labels.get(key) in values for key, values in wanted.items())
 
 
 def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -72,14 +72,28 @@ def _corrected_owner(snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw) -> _
 def _labels(pod: PodRecord, owner: Raw, near: NearOwner) -> _CorrectedOwner:
     """The labels that the pod has in place of those that no pod has."""
     has = {key: pod.cls.labels[key] for key, _ in near.labels.values()}
-    selector = owner["labelSelector"]
-    kept = {key: value for key, value in selector["matchLabels"].items() if key not in near.labels}
+    selector = dict(owner["labelSelector"])
+    labels, added = dict(selector.get("matchLabels") or {}), dict[str, str]()
+    for key, (own, value) in near.labels.items():
+        if labels.pop(key, None) is not None:
+            added[own] = pod.cls.labels[own]
+            continue
+        selector["matchExpressions"] = [
+            {
+                **each,
+                "key": own,
+                "values": [pod.cls.labels[own] if v == value else v for v in each["values"]],
+            }
+            if each["key"] == key
+            else each
+            for each in selector["matchExpressions"]
+        ]
+    if labels or added:
+        selector["matchLabels"] = labels | added
     right = ",".join(f"{key}={value}" for key, value in has.items())
     wrong = ",".join(f"{key}={value}" for key, (_, value) in near.labels.items())
     text = f"name pods with {right} instead of {wrong}"
-    return _CorrectedOwner(
-        "", text, {**owner, "labelSelector": {**selector, "matchLabels": {**kept, **has}}}
-    )
+    return _CorrectedOwner("", text, {**owner, "labelSelector": selector})
 
 
 def _object(
