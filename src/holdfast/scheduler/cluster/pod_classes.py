@@ -3,7 +3,8 @@
 Every plugin gives the same answer for two pods of one class, so filter and score results are kept per
 class and not per pod. A class leaves out what differs between replicas without affecting placement:
 names, uids, environment, the volume of the service account token, and the node of a DaemonSet pod
-(`pinned_node`), which would otherwise put every such pod into a class of its own.
+(`pinned_node`), which would otherwise put every such pod into a class of its own. The class of a
+reserve pod has that node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

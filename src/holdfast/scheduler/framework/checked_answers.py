@@ -108,6 +108,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
         version=version,
         only=None if only is None else frozenset(only),
         kind=checked_kind(plugin, "Filter", answer.kind, fail),
+        lasting=None,
     )
 
 

@@ -96,10 +96,12 @@ def guarded_filters(
 
 
 def _guarded_filter(plugin: Plugin, test: Filter, fail: Fail) -> Filter:
+    lasting = test.lasting
     return msgspec.structs.replace(
         test,
         passes=Guarded(plugin, "Filter", test.passes, _infeasible, fail),
         reasons=Guarded(plugin, "Filter", test.reasons, _no_reasons, fail),
+        lasting=None if lasting is None else Guarded(plugin, "Filter", lasting, _infeasible, fail),
     )
 
 

@@ -29,7 +29,7 @@ from holdfast.scheduler.framework.config.plugin_sets import (
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.compiled_class import CompiledClass
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
-from holdfast.scheduler.framework.interface import Offer, Plugin
+from holdfast.scheduler.framework.interface import Filter, Offer, Plugin
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import PluginError
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
@@ -579,9 +579,11 @@ def refresh_topology(column: CompiledClass) -> None:
             facet.refresh()
 
 
-def suitable(cluster: Cluster, column: CompiledClass, without: Collection[str] = ()) -> Bools:
+def suitable(
+    cluster: Cluster, column: CompiledClass, without: Collection[str] = (), later: bool = False
+) -> Bools:
     """The rows that pass all of a column's filters but those on amounts and on starvation holds, and
-    those of the plugins named."""
+    those of the plugins named. With `later`, of filters on what is in use counts only what lasts."""
     nodes = cluster.nodes
     if column.rejected is not None:
         return np.zeros(nodes.size, dtype=np.bool_)
@@ -591,17 +593,25 @@ def suitable(cluster: Cluster, column: CompiledClass, without: Collection[str] =
         if test.only is not None:
             rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
         if name not in _ON_AMOUNTS and name not in without:
-            rows &= np.asarray(test.passes(view) & view.full(True))
+            rows &= np.asarray(_formula(test, later)(view) & view.full(True))
     return rows
 
 
 def is_suitable(
-    cluster: Cluster, column: CompiledClass, row: int, without: Collection[str] = ()
+    cluster: Cluster,
+    column: CompiledClass,
+    row: int,
+    without: Collection[str] = (),
+    later: bool = False,
 ) -> bool:
     """The same for one row."""
     name, view = cluster.nodes.name(row), One(cluster.nodes, row)
     return column.rejected is None and all(
         (test.only is None or name in test.only)
-        and (kind in _ON_AMOUNTS or kind in without or bool(test.passes(view)))
+        and (kind in _ON_AMOUNTS or kind in without or bool(_formula(test, later)(view)))
         for kind, test in column.guarded_filters
     )
+
+
+def _formula(test: Filter, later: bool) -> Callable[[View], Cells]:
+    return test.lasting if later and test.lasting is not None else test.passes

@@ -182,6 +182,9 @@ class Filter(msgspec.Struct, frozen=True):
     kind: Callable[[int], Hashable] | None = None
     """If set, whether a row passes depends only on this value of the row and on what is allocatable and
     claimed there."""
+    lasting: Callable[[View], Cells] | None = None
+    """For in-tree plugins alone: the rows that pass as far as it does not depend on what is in use. If
+    set, it stands for `passes` where a later time is planned: what will be in use then is forecast."""
 
     @property
     def by_amounts(self) -> bool:

@@ -1,9 +1,10 @@
 """Finds nodes for planned reservations.
 
 A node is suitable for a reservation if it passes the filters as it will be at the start: filters on
-nodes as now; affinity, anti-affinity and spread constraints with the plans that stand and without the
-pods that are expected to have ended; particular resources by playing the node forward (`PlanFits`).
-Of the suitable nodes that have enough, the best is one that has least to spare.
+nodes as now, and of those on particular resources what does not depend on use (`Filter.lasting`);
+affinity, anti-affinity and spread constraints with the plans that stand and without the pods that are
+expected to have ended. Whether particular resources are free is found by playing the node forward
+(`PlanFits`). Of the suitable nodes that have enough, the best is one that has least to spare.
 """
 
 import math
@@ -19,14 +20,10 @@ from holdfast.api.errors import SelectorError
 from holdfast.scheduler.cluster.affinity_terms import Role, terms_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import Amounts
-from holdfast.scheduler.framework.config.plugin_sets import (
-    DYNAMIC_RESOURCES,
-    RESERVATION,
-)
+from holdfast.scheduler.framework.config.plugin_sets import RESERVATION
 from holdfast.scheduler.framework.feasibility.compiled_class import ClassFilters
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import is_suitable, refresh_topology, suitable
-from holdfast.scheduler.framework.interface import Scope
 from holdfast.scheduler.framework.plan_fit import PlanFit, PlanFits, Standing
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -36,19 +33,9 @@ Bools = NDArray[np.bool_]
 Free = dict[int, NDArray[np.int64]]
 """What is free of each slot, by row."""
 
-_PARTICULAR = frozenset(
-    {
-        "NodePorts",
-        "NodeVolumeLimits",
-        "LimitAware",
-        "NodeNUMAResource",
-        "DeviceShare",
-        DYNAMIC_RESOURCES,
-    }
-)
-"""Plugins whose filters on what is in use now are left out: `PlanFits` decides for the start."""
-_IN_USE = "VolumeRestrictions"
-"""As these; but which claims are in use elsewhere is not of a node."""
+
+_LEFT_OUT = (RESERVATION,)
+"""The filter on reservations with the same owners, which says nothing about the start."""
 
 
 class FoundPlace(NamedTuple):
@@ -339,7 +326,7 @@ class PlanSearch:
         if filters is None:
             return np.zeros(self._nodes.size, dtype=np.bool_)
         with self._at_start(planned, filters, standing):
-            rows = suitable(self._cluster, filters, _left_out(filters))
+            rows = suitable(self._cluster, filters, _LEFT_OUT, later=True)
         for valid in self._limits.valid:
             rows &= valid()[: len(rows)]
         if filters.cls.exclusive:
@@ -352,7 +339,7 @@ class PlanSearch:
         if filters is None or not self._nodes.alive[row]:
             return False
         with self._at_start(planned, filters, standing):
-            passes = is_suitable(self._cluster, filters, row, _left_out(filters))
+            passes = is_suitable(self._cluster, filters, row, _LEFT_OUT, later=True)
         if not passes or not all(valid()[row] for valid in self._limits.valid):
             return False
         return not filters.cls.exclusive or row not in self._taken_by_alike(planned, standing)
@@ -443,12 +430,3 @@ def _common_domain(classes: list[PodClass]) -> str:
         return ""
     alike = (term for term in terms if all(term.selects(cls, {}) for cls in classes))
     return next((term.topology_key for term in alike), "")
-
-
-def _left_out(filters: ClassFilters) -> list[str]:
-    """The filters that do not say what will be at the start."""
-    found = [RESERVATION, _IN_USE]
-    for name, test in filters.filters:
-        if name in _PARTICULAR and test.scope is Scope.USAGE:
-            found.append(name)
-    return found

@@ -26,6 +26,7 @@ from holdfast.scheduler.framework.interface import (
     Rejected,
     Scope,
     Score,
+    everywhere,
 )
 from holdfast.scheduler.managers.devices import DeviceManager, DeviceRequestError
 from holdfast.scheduler.managers.devices.device_allocator import DeviceSearch
@@ -153,7 +154,7 @@ class DeviceShare(ClusterPlugin):
                 for lack in search.lacks(view.rows, view.entries, later)
             ]
 
-        return Filter(passes, reasons, Scope.USAGE, self._is_active)
+        return Filter(passes, reasons, Scope.USAGE, self._is_active, lasting=everywhere)
 
     def score(self, cls: PodClass) -> Score | None:
         packing = self._packing

@@ -135,7 +135,7 @@ class DynamicResources(ClusterPlugin):
                 listed.append(Reason(text, problem, resolvable=False, error=True))
             return listed
 
-        return Filter(passes, reasons, Scope.USAGE, version=version)
+        return Filter(passes, reasons, Scope.USAGE, version=version, lasting=everywhere)
 
     def _until_served(self, cls: PodClass) -> Filter | None:
         """Nothing to check for a class without claims, until a device class serves a resource that it

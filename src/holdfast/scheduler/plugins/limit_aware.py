@@ -34,6 +34,7 @@ from holdfast.scheduler.framework.interface import (
     Scope,
     Score,
     Settled,
+    everywhere,
 )
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -190,7 +191,7 @@ class LimitAware(ClusterPlugin):
             ]
 
         kind = None if cls.pre_allocation else ceilings.kind
-        return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind)
+        return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind, lasting=everywhere)
 
     def _left_for_pre_allocation(self, view: View, ceiling: Ceiling) -> Cells:
         """What is left for a pre-allocation, which does not count pods that end by themselves."""

@@ -82,6 +82,13 @@ class NodeNUMAResource(ClusterPlugin):
                 ok &= ~lack.rows
             return bool(ok[0]) if view.single else ok
 
+        def lasting(view: View) -> Cells:
+            ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)
+            for lack in lacks(view, explain=False):
+                if lack.unresolvable:
+                    ok &= ~lack.rows
+            return bool(ok[0]) if view.single else ok
+
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(
@@ -90,7 +97,7 @@ class NodeNUMAResource(ClusterPlugin):
                 for lack in lacks(view, explain=True)
             ]
 
-        return Filter(passes, reasons, Scope.USAGE, matters)
+        return Filter(passes, reasons, Scope.USAGE, matters, lasting=lasting)
 
     def score(self, cls: PodClass) -> Score | None:
         """Scores nodes by allocation, only for pods that require exclusive CPUs or NUMA alignment."""

@@ -7,7 +7,7 @@ Ports of a reservation are free for an owner that could be allocated from it, an
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.interface import Filter, Plugin, Reason, Scope
+from holdfast.scheduler.framework.interface import Filter, Plugin, Reason, Scope, everywhere
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -27,4 +27,4 @@ class NodePorts(Plugin):
         def reasons(view: View) -> list[Reason]:
             return [Reason(REASON, view.negate(passes(view)))]
 
-        return Filter(passes, reasons, Scope.USAGE)
+        return Filter(passes, reasons, Scope.USAGE, lasting=everywhere)

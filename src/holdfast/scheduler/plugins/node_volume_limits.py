@@ -84,15 +84,19 @@ class NodeVolumeLimits(ClusterPlugin):
             return view.take(there[volume].cells)
 
         def lacking(driver: str, view: View) -> Cells:
-            installed = attached.installed(driver)
-            return view.full(True) if installed is None else view.take(installed) == 0
+            there = attached.installed(driver)
+            return view.full(True) if there is None else view.take(there) == 0
+
+        def installed(view: View) -> Cells:
+            attached.refresh()
+            ok = view.full(True)
+            for driver in demanded:
+                ok = ok & view.negate(lacking(driver, view))
+            return ok
 
         def passes(view: View) -> Cells:
             attached.refresh()
-            ok: Cells = None
-            for driver in demanded:
-                present = view.negate(lacking(driver, view))
-                ok = present if ok is None else ok & present
+            ok: Cells = installed(view) if demanded else None
             for driver, volumes in by_driver.items():
                 left = attached.left(driver)
                 if left is None:
@@ -121,7 +125,7 @@ class NodeVolumeLimits(ClusterPlugin):
                 rejected = rejected & view.negate(absent)
             return [*found, Reason(REASON, rejected)]
 
-        return Filter(passes, reasons, Scope.USAGE, version=version)
+        return Filter(passes, reasons, Scope.USAGE, version=version, lasting=installed)
 
     def _is_demanded(self, name: str) -> bool:
         """Whether pods with volumes of the driver fit only nodes where it is installed."""

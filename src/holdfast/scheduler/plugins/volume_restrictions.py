@@ -6,7 +6,14 @@ from collections.abc import Hashable
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.interface import ClusterPlugin, Filter, Reason, Rejected, Scope
+from holdfast.scheduler.framework.interface import (
+    ClusterPlugin,
+    Filter,
+    Reason,
+    Rejected,
+    Scope,
+    everywhere,
+)
 from holdfast.scheduler.managers.volumes import queueing_hints as stamps
 from holdfast.scheduler.managers.volumes.assume_cache import Marks
 from holdfast.scheduler.managers.volumes.volume_objects import ONE_POD, ClaimKey, DiskUse, WantedVolume
@@ -66,6 +73,7 @@ class VolumeRestrictions(ClusterPlugin):
             reasons,
             Scope.USAGE if conflicts else Scope.NODE,
             version=(lambda: (changed(), in_use())) if alone else changed,
+            lasting=everywhere,
         )
 
     def watches(self, cls: PodClass) -> list[Hashable]:

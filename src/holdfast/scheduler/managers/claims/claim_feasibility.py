@@ -5,10 +5,12 @@ A part of the claim manager (`claim_manager`).
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
 
+from holdfast.api.resource_claims import AllocationResult
 from holdfast.api.resource_slices import DeviceID
+from holdfast.scheduler.cluster.node_selectors import compile_terms
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
-from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.managers.claims.allocation import (
     CANNOT_ALLOCATE,
     ClaimName,
@@ -184,22 +186,33 @@ class ClaimFeasibility(ClaimsInUse):
         self, cls: PodClass, row: int, gone: Collection[str], taken: Iterable[DeviceID]
     ) -> list[DeviceID] | None:
         """The devices that a pod of the class would get on the row without these pods and reservations,
-        by uid, and with those devices in use; None if it would not get all it needs."""
-        claims = self.of_class(cls)
-        request = None if claims.problem else claims.on(row).request
-        if request is None:
-            return None if claims.problem else []
-        uids = frozenset(gone)
+        by uid, and with those devices in use; None if it would not get all it needs. An allocated claim
+        is used where it is, unless all its consumers are gone."""
+        claims, uids = self.of_class(cls), frozenset(gone)
         going = {
             key
             for uid in uids
             for key in self._consumed.get(uid, ())
             if self._consumers.get(key, _NOBODY) <= uids
         }
+        kept = [need.allocation for need in claims.claims if need.key not in going]
+        if claims.problem or not all(each is None or self._is_usable(each, row) for each in kept):
+            return None
+        request = claims.on(row, going).request
+        if request is None:
+            return []
         reduced = self._without(going, except_for=uids, taken=taken)
         names = [ClaimName(cls.namespace, "")] * len(request.claims)
         found = self.allocator.allocate(request, row, reduced, names)
         return None if isinstance(found, ClaimsRefusal) else found.devices
+
+    def _is_usable(self, allocation: AllocationResult, row: int) -> bool:
+        """Whether the devices of an allocation can be used from the node of a row."""
+        if allocation.node_selector is None:
+            return True
+        nodes = self._cluster.nodes
+        matches = compile_terms(nodes, allocation.node_selector.node_selector_terms)
+        return bool(matches(One(nodes, row)))
 
     def use_once_pods_end(self) -> UseSnapshot:
         """The devices in use once pods that can end have ended, for classes of pre-allocations."""

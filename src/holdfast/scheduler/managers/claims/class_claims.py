@@ -4,7 +4,7 @@ What is to be allocated is the same on all nodes, unless the class requests an e
 device class serves: then the claim for it is added on nodes that have none of the resource themselves.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,13 +83,18 @@ class ClassClaims:
         found = (self._need(lack).request for lack in lacks)
         return [request for request in found if request is not None]
 
-    def on(self, row: int) -> NodeNeed:
-        """What is to be allocated on the node of a row."""
+    def on(self, row: int, released: Container[ResourceClaimKey | None] = ()) -> NodeNeed:
+        """What is to be allocated on the node of a row, if the claims `released` are deallocated."""
         lack = 0
         for bit, (slot, _) in enumerate(self.delegated):
             if not self._nodes.allocatable.item(slot, row):
                 lack |= 1 << bit
-        return self._need(lack)
+        found = self._need(lack)
+        again = [n.spec for n in self.claims if n.allocation is not None and n.key in released]
+        if not again:
+            return found
+        specs = [*self._specs, *again, *([found.extended.spec] if found.extended is not None else [])]
+        return NodeNeed(self._allocator.request(specs), found.extended)
 
     def _need(self, lack: int) -> NodeNeed:
         """What is to be allocated on nodes that lack these of the extended resources, as bits."""

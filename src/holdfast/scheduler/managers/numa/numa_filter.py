@@ -152,8 +152,9 @@ class NumaFilter:
         bound = (node_bind > 0) & (want.milli > 0) | want.bound
         if cpus.active and want.milli:
             out(INVALID_RATIO, cpus.invalid_ratio[rows], True)
-        if cpus.active and want.milli and not later:
-            out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, entries, claimed, bound), False)
+        if cpus.active and want.milli:
+            short = self._amplified(want, rows, entries, claimed, bound, later)
+            out(TOO_FEW_AMPLIFIED, short, later)
         out(NO_TOPOLOGY, bound & ~valid, True)
         if not cpus.active:
             out(NO_ZONES, policy > 0, True)
@@ -215,12 +216,14 @@ class NumaFilter:
         return Zones(listed, look("single"), look("several"), asked, free, counted, devices)
 
     def _amplified(
-        self, want: Want, rows: Rows, entries: Rows | None, claimed: Ints, bound: Bools
+        self, want: Want, rows: Rows, entries: Rows | None, claimed: Ints, bound: Bools, empty: bool
     ) -> Bools:
-        """Rows with too little amplified cpu. An exclusive CPU counts as `ratio` CPUs."""
+        """Rows with too little amplified cpu; with `empty`, even if no CPU is in use. An exclusive CPU
+        counts as `ratio` CPUs."""
         ratio = self._cpus.ratio[rows]
         if not (ratio > 1).any():
             return np.zeros(len(rows), dtype=np.bool_)
+        available = self._nodes.allocatable[CPU, rows]
         own = 1000 * self._cpus.exclusive_cpus[rows]
         if entries is not None:
             self._cpus.grow_entries(int(entries.max()))
@@ -228,7 +231,8 @@ class NumaFilter:
         more = np.where(claimed >= own, np.ceil(own * ratio).astype(np.int64) - own, 0)
         amplified = np.minimum(np.ceil(want.milli * ratio), float(MOST)).astype(np.int64)
         wanted = np.where(bound, amplified, want.milli)
-        available = self._nodes.allocatable[CPU, rows] - claimed - more
+        if not empty:
+            available = available - claimed - more
         lacking: Bools = (ratio > 1) & (wanted > available)
         return lacking
 
