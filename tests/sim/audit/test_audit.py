@@ -855,6 +855,10 @@ AWAY = {
 }
 
 
+WITH_DISK = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "disk"}}]}
+WITH_SCRATCH = {"volumes": [{"name": "v", "emptyDir": {}}]}
+
+
 def rested(*state: Raw, quiet: float = 60.0, bounds_limits: bool = False) -> list[str]:
     """Problems of a state after so many seconds in which nothing changed."""
     cluster = Cluster(bounds_limits)
@@ -871,6 +875,7 @@ def rested(*state: Raw, quiet: float = 60.0, bounds_limits: bool = False) -> lis
         ("Pod/default/a", [ROOMY, stored_pod("b", "n1", cpu="3"), stored_pod("a")]),
         ("Pod/default/a", [ROOMY, reservation("r", "Available"), stored_pod("a", cpu="2")]),
         ("Reservation/r", [ROOMY, reservation("r", "Waiting"), stored_pod("b", "n1", cpu="2")]),
+        ("Reservation/r", [ROOMY, reservation("r", "Waiting", pod=WITH_SCRATCH)]),
     ],
 )
 def test_what_waits_though_it_fits_is_noticed(what: str, state: list[Raw]) -> None:
@@ -902,6 +907,8 @@ def _nominated() -> Raw:
         [ROOMY, stored_pod("a", nodeSelector={"disk": "ssd"})],
         [ROOMY, stored_pod("a", schedulingGates=[{"name": "x"}])],
         [ROOMY, stored_pod("b", "n1", affinity=AWAY), stored_pod("a")],
+        [ROOMY, reservation("r", "Available", pod={"affinity": AWAY}), stored_pod("a")],
+        [ROOMY, reservation("r", "Waiting", pod=WITH_DISK), stored_pod("b", "n1", cpu="1")],
         [ROOMY, stored_pod("a", annotations=IN_GROUP)],
         [ROOMY, stored_pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
         [ROOMY, stored_pod("a", container={"ports": [port(80)]})],

@@ -221,6 +221,8 @@ class ReservationFacts:
     expires: float | None
     status: Raw
     created: str
+    pod_spec: Raw
+    """Of its template."""
 
     def __str__(self) -> str:
         return f"Reservation/{self.name}"
@@ -310,6 +312,7 @@ def reservation_facts(raw: Raw) -> ReservationFacts:
         expires=_expiry(metadata, spec, status),
         status=status,
         created=metadata.get("creationTimestamp") or "",
+        pod_spec=pod_spec,
     )
 
 

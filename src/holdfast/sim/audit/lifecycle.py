@@ -247,6 +247,10 @@ _ONLY_AMOUNTS = frozenset(
     "activeDeadlineSeconds resourceClaims".split()
 )
 """Fields of a pod that leave every node open to it, besides its claims, which are checked apart."""
+_LOCAL_VOLUMES = frozenset(
+    "name emptyDir configMap secret projected downwardAPI hostPath image".split()
+)
+"""Fields of a volume that every node can mount, for any number of pods."""
 _SIMULATION = "sim.holdfast.io/"
 _GANG = "gang.scheduling.koordinator.sh/name"
 WAITS = "pending though it fits"
@@ -278,7 +282,8 @@ def waiting_for_nothing(
     nodes = [n for n in cluster.nodes.values() if n.name not in cleared and _is_plain_node(n)]
     if not nodes or cluster.asking or cluster.queues:
         return  # capacity may be set aside, or closed to a queue, which no object shows
-    if any(_repels(raw) for raw in cluster.existing.values()):
+    templates = (each.pod_spec for each in cluster.reservations.values() if each.is_live)
+    if any(map(_repels, (*(raw["spec"] for raw in cluster.existing.values()), *templates))):
         return
     free = {node.name: _free(cluster, node) for node in nodes}
     for raw in devices.waiting_pods():
@@ -344,9 +349,9 @@ def _is_plain(raw: Raw) -> bool:
     return not any(map(is_device_resource, pod_requests(raw)))
 
 
-def _repels(raw: Raw) -> bool:
-    """Whether the pod keeps others from its node or zone (anti-affinity)."""
-    affinity = raw["spec"].get("affinity") or {}
+def _repels(spec: Raw) -> bool:
+    """Whether a pod or reserve pod keeps others from its node or zone (anti-affinity)."""
+    affinity = spec.get("affinity") or {}
     return bool(
         (affinity.get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     )
@@ -356,6 +361,9 @@ def _waits_for_amounts(reservation: ReservationFacts) -> bool:
     usage = reservation.usage
     if _GANG in reservation.annotations or not reservation.is_as_asked:
         return False
+    volumes = reservation.pod_spec.get("volumes") or ()
+    if any(set(volume) - _LOCAL_VOLUMES for volume in volumes):
+        return False  # others may use its disks, or attach as many volumes as the node can have
     return not usage.is_special and not any(map(is_device_resource, usage.requests))
 
 
