@@ -232,6 +232,12 @@ def with_claim(name: str) -> Raw:
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}
 
 
+DISK: Raw = {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]}
+READ_ONLY_DISK: Raw = {
+    "volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk", "readOnly": True}}]
+}
+
+
 class TestVolumes:
     def test_claim_for_one_pod_is_kept_for_the_owner(self) -> None:
         world = World(node("n1"), volume("v", "data"), claim("data", volume="v"))
@@ -240,6 +246,35 @@ class TestVolumes:
         world.put(pod("stranger", app="b", **with_claim("data")))
         assert "ReadWriteOncePod access mode already in-use by another pod" in world.message("stranger")
         world.put(pod("owner", app="a", cpu="4", **with_claim("data")))
+        assert world.reservation_of("owner") == "r"
+
+    def test_a_disk_is_kept_for_owners_one_after_the_other(self) -> None:
+        world = World(node("n1"), node("n2", cpu="1"))
+        world.put(reservation("r", cpu="4", pod=DISK, allocateOnce=False))
+        world.put(pod("stranger", app="b", cpu="2", **DISK))
+        assert "1 node(s) had no available disk" in world.message("stranger")
+        world.put(pod("owner", app="a", cpu="2", **DISK))
+        assert world.reservation_of("owner") == "r"
+        world.put(pod("second", app="a", cpu="2", **DISK))
+        assert "1 node(s) had no available disk" in world.message("second")
+        world.delete("Pod", "owner")
+        assert world.reservation_of("second") == "r"
+        assert world.node_of("stranger") == ""
+
+    def test_a_disk_that_another_pod_uses_is_closed_to_owners(self) -> None:
+        world = World(node("n1"), pod("first", app="b", nodeName="n1", **READ_ONLY_DISK))
+        world.put(reservation("r", cpu="4", pod=READ_ONLY_DISK))
+        assert world.phase("r") == "Available"
+        world.put(pod("owner", app="a", cpu="4", **DISK))
+        assert "1 node(s) had no available disk" in world.message("owner")
+
+    def test_a_disk_of_two_reservations_is_free_for_an_owner_of_both_alone(self) -> None:
+        world = World(node("n1"))
+        for name, app in (("r", "a"), ("s", "b")):
+            world.put(reservation(name, cpu="4", app=app, pod=READ_ONLY_DISK))
+        world.put(pod("owner", app="a", cpu="4", **DISK))
+        assert "1 node(s) had no available disk" in world.message("owner")
+        world.delete("Reservation", "s")
         assert world.reservation_of("owner") == "r"
 
     def test_reserved_volumes_count_against_the_limit(self) -> None:

@@ -1,7 +1,9 @@
 """VolumeRestrictions: a disk that cannot be shared is used once per node, and a ReadWriteOncePod claim
-once in the cluster."""
+once in the cluster. What a reservation reserves is free for its owners and closed to others."""
 
 from collections.abc import Hashable
+
+import numpy as np
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -18,6 +20,7 @@ from holdfast.scheduler.managers.volumes import queueing_hints as stamps
 from holdfast.scheduler.managers.volumes.assume_cache import Marks
 from holdfast.scheduler.managers.volumes.volume_objects import ONE_POD, ClaimKey, DiskUse, WantedVolume
 from holdfast.scheduler.plugins.volume_binding import not_found
+from holdfast.scheduler.reservations.reservation_index import MatchedReservations
 
 REASON_DISK = "node(s) had no available disk"
 REASON_ONE_POD = (
@@ -47,7 +50,9 @@ class VolumeRestrictions(ClusterPlugin):
                 alone.append(key)
         if not alone and not wanted.disks:
             return Filter.nothing(changed)
-        conflicts = self._conflicts(wanted)
+        conflicting = self._conflicting(wanted)
+        uses = volumes.disk_uses
+        conflicts: list[Marks] = [uses.marks(use) for use in conflicting]
 
         def in_use() -> bool:
             return any(self._is_used(key, cls) for key in alone)
@@ -56,7 +61,15 @@ class VolumeRestrictions(ClusterPlugin):
             free = view.full(True)
             for marks in conflicts:
                 free = free & view.negate(view.take(marks.cells))
-            return free
+            reserved = self.cluster.reservations.matched(cls) if conflicts else None
+            if reserved is None or (view.single and free):
+                return free
+            if view.single:
+                return self._is_own(conflicting, view.rows, reserved)
+            own = np.zeros(self.cluster.nodes.capacity, dtype=np.bool_)
+            for row in {entry.row for entry in reserved.everywhere() if entry.pod.cls.volumes}:
+                own[row] = self._is_own(conflicting, row, reserved)
+            return free | view.take(own)
 
         def passes(view: View) -> Cells:
             return view.full(False) if alone and in_use() else disks_free(view)
@@ -108,12 +121,19 @@ class VolumeRestrictions(ClusterPlugin):
             for pod in there.values()
         )
 
-    def _conflicts(self, wanted: WantedVolume) -> list[Marks]:
+    def _is_own(self, conflicting: list[DiskUse], row: int, reserved: MatchedReservations) -> bool:
+        """Whether only reservations that the pod can be allocated from use these disks on the row."""
+        volumes = self.cluster.volumes
+        uses = sum(volumes.disk_uses.rows(use).get(row, 0) for use in conflicting)
+        for entry in reserved.on(row):
+            uses -= sum(use in conflicting for use in volumes.wanted(entry.pod.cls).disks)
+        return uses <= 0
+
+    def _conflicting(self, wanted: WantedVolume) -> list[DiskUse]:
         """The uses that conflict with the pod's use of its disks. Read-only uses do not conflict."""
         others = []
         for mine in wanted.disks:
             others.append(DiskUse(mine.disk, read_only=False))
             if not mine.read_only:
                 others.append(DiskUse(mine.disk, read_only=True))
-        uses = self.cluster.volumes.disk_uses
-        return [uses.marks(other) for other in dict.fromkeys(others)]
+        return list(dict.fromkeys(others))
