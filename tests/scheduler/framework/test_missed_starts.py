@@ -7,7 +7,16 @@ import pytest
 from harness.objects import Raw, node, pod
 from harness.scenarios import Played, actions, play, step
 from holdfast.api.times import format_time
-from scheduler.framework.test_calendar_planner import BEGIN, HOUR, node_of, plan, starts, window
+from scheduler.framework.test_calendar_planner import (
+    BEGIN,
+    HOUR,
+    LIMITED,
+    node_of,
+    plan,
+    starts,
+    window,
+    with_limit,
+)
 
 PREEMPT = {"holdfast.io/before-start": "Preempt"}
 
@@ -240,17 +249,27 @@ def test_a_member_without_a_node_does_not_keep_enough_others_from_starting() -> 
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_reservation_that_is_late_comes_before_a_starvation_hold(restarts: bool) -> None:
-    """At its start no node passes its node selector; later the node with the hold does."""
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize("is_limited", [False, True])
+@pytest.mark.parametrize("cpu", [6, 12])  # what the starving pod requests: part of the node, or all
+@pytest.mark.parametrize(("wanted", "phase"), [(1, "Available"), (12, "Waiting")])
+def test_a_reservation_that_is_late_comes_before_a_starvation_hold(
+    wanted: int, phase: str, cpu: int, is_limited: bool, hold: str, restarts: bool
+) -> None:
+    """At its start no node passes its node selector; later the node with the hold does. `run` ends
+    after that."""
     given = [
-        node("n0", 12),
-        pod("run", 8),
-        pod("starving", 6),
-        window("w", 20, 1, pod={"nodeSelector": {"disk": "ssd"}}),
+        node("n0", 12, annotations=LIMITED if is_limited else {}),
+        pod("run", 8, runs_for="50m"),
+        pod("starving", cpu),
+        window("w", 20, wanted, pod={"nodeSelector": {"disk": "ssd"}}),
     ]
-    reserve = {"starvingJobTimeThreshold": "5m", "reservedNodePercent": 100, "hold": "node"}
+    if is_limited:
+        with_limit(given[2], cpu)
+        with_limit(given[3], wanted)
+    reserve = {"starvingJobTimeThreshold": "5m", "reservedNodePercent": 100, "hold": hold}
     labelled = {"kind": "Node", "name": "n0", "merge": {"metadata": {"labels": {"disk": "ssd"}}}}
     restart = [step("31m", restart="scheduler")] if restarts else []
     later = [step("30m", patch=labelled), *restart]
     played = play(given, later, config=actions("allocate", "backfill", **reserve), until=HOUR)
-    assert starts(played, "w")[0] == (30 * 60, "Available")
+    assert starts(played, "w")[0] == (30 * 60, phase)

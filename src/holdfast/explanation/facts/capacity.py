@@ -52,9 +52,12 @@ def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
     table = snapshot.cluster.nodes
     asked, planned = requested(pod), planned_on(snapshot, pod, row)
     if pod.cls.pre_allocation:  # it may wait for pods that end, but not for other reservations
+        holds = snapshot.cluster.reservations.starvation_holds
+        outranked = holds.outranked_on(row) if pod.cls.is_planned else {}
         return {
             slot: table.allocatable.item(slot, row)
             - table.held.item(slot, row)
+            + outranked.get(slot, 0)
             - table.daemon_requested.item(slot, row)
             - planned.get(slot, 0)
             for slot in asked

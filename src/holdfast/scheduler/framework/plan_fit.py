@@ -105,6 +105,7 @@ class PlanFits:
         self._nodes = cluster.nodes
         self._limits = cluster.limits
         self._planner = cluster.jobs.planner
+        self._holds = cluster.reservations.starvation_holds
 
     def on(self, planned: PlannedReservation, row: int, standing: Standing) -> PlanFit:
         """How the plan fits a row, with figures if it may not."""
@@ -148,7 +149,7 @@ class PlanFits:
             taken = self._planner.most_taken(others, planned.start)
         elif others:
             taken = self._planner.most_missing(others, planned.start, releases)
-        outranked, limits = self.outranked(row), self._limits
+        outranked, limits = self._holds.outranked_on(row), self._limits
         short = {
             slot: amount + taken.get(slot, 0) - limits.free_on(slot, row) - outranked.get(slot, 0)
             for slot, amount in self._planner.wanted(planned).items()
@@ -160,20 +161,10 @@ class PlanFits:
                         short[slot] -= amount
         return {slot: amount for slot, amount in short.items() if amount > 0}
 
-    def outranked(self, row: int) -> Amounts:
-        """What starvation holds that are Waiting claim on a row, by slot: they come after reservations
-        with a start."""
-        found: Amounts = {}
-        for hold in self._cluster.reservations.starvation_holds.on(row):
-            if hold.waiting and hold.entry is not None:
-                for slot, amount in hold.entry.remaining.items():
-                    found[slot] = found.get(slot, 0) + amount
-        return found
-
     def fits_once_pods_end(self, planned: PlannedReservation, row: int) -> bool:
         """Whether the row can have the reservation now, or once pods that are in its way have ended.
         Between it and other plans was decided when they were made."""
-        nodes, outranked = self._nodes, self.outranked(row)
+        nodes, outranked = self._nodes, self._holds.outranked_on(row)
         has_amounts = all(
             nodes.held_once_pods_end.item(slot, row)
             + nodes.daemon_requested.item(slot, row)

@@ -245,7 +245,7 @@ class PlanSearch:
             return free
         free = {slot: amounts.copy() for slot, amounts in free.items()}
         for held in holds:
-            for slot, amount in self._fits.outranked(held).items():
+            for slot, amount in self._cluster.reservations.starvation_holds.outranked_on(held).items():
                 if slot in free:
                     free[slot][held] += amount
         if not certain:

@@ -135,10 +135,8 @@ class CapacityPlanner:
         """Whether a pod of the class can be on the row until then, as far as it concerns what is free
         and the reservations planned there. Starvation holds that are Waiting come after these."""
         blocked, free_on = self.blocked(row, until), self._limits.free_on
-        for hold in self._reservations.starvation_holds.on(row):
-            if hold.waiting and hold.entry is not None:
-                for slot, amount in hold.entry.remaining.items():
-                    blocked[slot] = blocked.get(slot, 0) - amount
+        for slot, amount in self._reservations.starvation_holds.outranked_on(row).items():
+            blocked[slot] = blocked.get(slot, 0) - amount
         bounded = [(slot, n) for slot, n in cls.usage if self._limits.is_bounded(slot)]
         if any(free_on(slot, row) - blocked.get(slot, 0) < n for slot, n in bounded):
             return False
@@ -146,12 +144,13 @@ class CapacityPlanner:
 
     def leaves(self, row: int, wanted: Mapping[int, int], plans: list[PlannedReservation]) -> bool:
         """Whether what is free on the row now is enough for these amounts and for these plans, of what
-        the plans need."""
+        the plans need. Starvation holds that are Waiting come after both."""
         if not plans:
             return True
+        outranked = self._reservations.starvation_holds.outranked_on(row)
         missing = self.most_missing(plans, self._cluster.now, self.releases(row))
         return all(
-            self._limits.free_on(slot, row) - lack >= wanted.get(slot, 0)
+            self._limits.free_on(slot, row) + outranked.get(slot, 0) - lack >= wanted.get(slot, 0)
             for slot, lack in missing.items()
             if wanted.get(slot, 0)
         )

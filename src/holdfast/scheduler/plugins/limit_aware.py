@@ -6,6 +6,7 @@ invalid annotation is infeasible, and gets a warning event.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ class LimitAware(ClusterPlugin):
         _, some_malformed = ceilings.version()
         if not wanted and not some_malformed:
             return Filter.nothing(self._version)
-        left = self._left_for_pre_allocation if cls.pre_allocation else _left
+        left = partial(self._left_for_pre_allocation, cls) if cls.pre_allocation else _left
         needs = [(ceiling.column, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
         plain = not cls.pre_allocation and not some_malformed
 
@@ -193,11 +194,12 @@ class LimitAware(ClusterPlugin):
         kind = None if cls.pre_allocation else ceilings.kind
         return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind, lasting=everywhere)
 
-    def _left_for_pre_allocation(self, view: View, ceiling: Ceiling) -> Cells:
+    def _left_for_pre_allocation(self, cls: PodClass, view: View, ceiling: Ceiling) -> Cells:
         """What is left for a pre-allocation, which does not count pods that end by themselves."""
         table, slot = self.cluster.nodes, ceiling.counted.slot
         kept = view.take(table.held_once_pods_end[slot]) + view.take(table.daemon_requested[slot])
-        return view.take(ceiling.cells) - kept
+        holds = self.cluster.reservations.starvation_holds
+        return view.take(ceiling.cells) - kept + holds.outranked(cls, view, slot)
 
     def score(self, cls: PodClass) -> Score:
         """The percentage of the ceiling that is left with the pod placed; negative where limits exceed

@@ -58,7 +58,7 @@ class NodeResourcesFit(ClusterPlugin):
             if slot != PODS and not self._is_ignored(names.name(slot))
         ]
         if cls.pre_allocation:
-            return self._pre_allocation_filter(wanted)
+            return self._pre_allocation_filter(cls, wanted)
         version = self._version(cls)
         if delegated := {slot for slot, _ in self.cluster.claims.delegated(cls)}:
             return self._delegating_filter(wanted, delegated, version)
@@ -123,14 +123,14 @@ class NodeResourcesFit(ClusterPlugin):
 
         return Filter(passes, reasons, Scope.USAGE, version)
 
-    def _pre_allocation_filter(self, wanted: list[Need]) -> Filter:
+    def _pre_allocation_filter(self, cls: PodClass, wanted: list[Need]) -> Filter:
         """The filter of a pre-allocation: pods that end by themselves count as gone, and what they use
         of reusable reservations counts as reserved."""
-        table = self.cluster.nodes
+        table, holds = self.cluster.nodes, self.cluster.reservations.starvation_holds
 
         def capacity(view: View, slot: int) -> Cells:
             kept = view.take(table.held_once_pods_end[slot]) + view.take(table.daemon_requested[slot])
-            return view.allocatable(slot) - kept
+            return view.allocatable(slot) - kept + holds.outranked(cls, view, slot)
 
         def passes(view: View) -> Cells:
             enough = view.full(True)

@@ -19,6 +19,8 @@ from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.reservations.owners import OwnerSpecs
 from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
 
@@ -287,6 +289,28 @@ class StarvationHolds:
                 rows = np.array([entry.row for entry in known])
                 np.add.at(held, rows, ledger.reservations.left[slot, [entry.index for entry in known]])
         return held
+
+    def outranked(self, cls: PodClass, view: View, slot: int) -> Cells:
+        """What holds that are Waiting claim of a slot, as far as reserve pods of the class come before
+        them: all of it if the reservation has a start, else nothing."""
+        if not self._known or not cls.is_planned:
+            return 0
+        if isinstance(view, One):
+            return self.outranked_on(view.rows).get(slot, 0)
+        found = np.zeros(self._cluster.nodes.capacity, dtype=np.int64)
+        for reservation in self._known.values():
+            if reservation.waiting and reservation.entry is not None:
+                found[reservation.entry.row] += reservation.entry.left(slot)
+        return view.take(found)
+
+    def outranked_on(self, row: int) -> Amounts:
+        """What holds that are Waiting claim on a row, by slot."""
+        found: Amounts = {}
+        for hold in self.on(row) if self._known else ():
+            if hold.waiting and hold.entry is not None:
+                for slot, amount in hold.entry.remaining.items():
+                    found[slot] = found.get(slot, 0) + amount
+        return found
 
     def left(self, reservation: ReservationInfo, slot: int) -> int:
         """The remaining amount of a reservation; 0 if it is not on a node."""

@@ -404,6 +404,7 @@ def add_calendar_filter(
     calendar, planner = cluster.reservations.calendar, cluster.jobs.planner
     if calendar and (not cls.is_planned or cls.id in calendar.late):
         nodes, limits, pods_end = cluster.nodes, cluster.limits, cls.pre_allocation
+        holds = cluster.reservations.starvation_holds
         needed = planner.planned if pods_end else planner.blocked
 
         def left(view: View, slot: int) -> Cells:
@@ -413,7 +414,7 @@ def add_calendar_filter(
             if not pods_end:
                 return capacity - view.claimed(slot)
             kept = view.take(nodes.held_once_pods_end[slot]) + view.take(nodes.daemon_requested[slot])
-            return capacity - kept
+            return capacity - kept + holds.outranked(cls, view, slot)
 
         def is_in_the_way(view: View, row: int) -> bool:
             # What an owner uses of a reservation there is released with the reservation.
