@@ -230,6 +230,12 @@ SECTIONS: dict[str, dict[str, Name]] = {
         "EVICT_TRIGGER": Name(
             "annotation of a PodMigrationJob", "you", "text", "the same, if there is no reason"
         ),
+        "EARLIER_OWNERS": Name(
+            "annotation of a PodMigrationJob",
+            "the scheduler",
+            "UIDs, separated by commas",
+            "the pods that used its reservation before; none of them is the replacement",
+        ),
         "EVICTION_COST": Name(
             "annotation of a pod", "you", "an integer", "`2147483647`: the pod is never migrated"
         ),

@@ -117,10 +117,11 @@ SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 PREEMPTS = "holdfast.io/preempts"
 PREEMPTED_BY = "holdfast.io/preempted-by"
 
-# Migration: why a pod is moved, on the job; the cost of its eviction, on the pod; the job, on the
-# reservation made for it.
+# Migration: why a pod is moved, and which pods used the reservation before, on the job; the cost of its
+# eviction, on the pod; the job, on the reservation made for it.
 EVICT_REASON = "koordinator.sh/evict-reason"
 EVICT_TRIGGER = "koordinator.sh/evict-trigger"
+EARLIER_OWNERS = "holdfast.io/earlier-owners"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 CREATED_BY = "app.kubernetes.io/created-by"
 MIGRATION_JOB = "holdfast.io/migration-job"

@@ -446,7 +446,7 @@ class DecisionExecutor:
 
     def _specify_migration(self, decision: SpecifyMigration) -> None:
         key = migration_key(decision.job.name)
-        self._patch(key, decision.job, {"spec": specification(decision)})
+        self._patch(key, decision.job, specification(decision))
 
     def _set_group_status(self, decision: SetPodGroupStatus) -> None:
         ref = decision.group

@@ -1,5 +1,7 @@
 """Moving pods: the room first, then the eviction, then the replacement."""
 
+import pytest
+
 from harness.objects import migration, node, pod, replica, reservation, running
 from harness.world import BUDGET, World
 from holdfast.scheduler.controllers.migration.migration_job import RETRY_MOST
@@ -216,6 +218,40 @@ def test_who_used_a_shared_reservation_before_is_not_the_replacement() -> None:
     assert it.reservation_of("web-0") == "mine"
     it.put(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
     assert (it.evicted, it.outcome()[0]) == (["web"], "Running")
+    it.put(replica("web-2", cpu="3"))
+    assert it.migration()["status"]["podRef"]["name"] == "web-2"
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_the_earlier_users_are_known_after_a_restart(removed: bool) -> None:
+    mine = reservation("mine", app="web", cpu="5", allocateOnce=False, pod={"nodeName": "n2"})
+    it = World(node("n1", cpu="4"), node("n2", cpu="5"), running(replica("web", cpu="3"), "n1"), mine)
+    it.put(replica("web-0", cpu="1"))
+    it.eviction_refusal = BUDGET
+    it.put(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
+    it.put(replica("web-1", cpu="1"))
+    if removed:
+        it.edit("PodMigrationJob", "move", metadata__annotations={})
+    it.eviction_refusal = ""
+    it.wait(2 * RETRY_MOST)
+    assert (it.evicted, it.outcome()[0]) == (["web"], "Running")
+    it.restart()
+    it.settle()
+    assert it.outcome()[1] == "WaitForPodBindReservation"
+    it.put(replica("web-2", cpu="3"))
+    assert it.migration()["status"]["podRef"]["name"] == "web-2"
+
+
+def test_the_earlier_users_are_known_if_another_client_deletes_the_pod() -> None:
+    mine = reservation("mine", app="web", cpu="4", allocateOnce=False, pod={"nodeName": "n2"})
+    it = world(mine)
+    it.put(replica("web-0", cpu="1"))
+    it.eviction_refusal = BUDGET
+    it.put(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
+    it.edit("Pod", "web", metadata__deletionTimestamp="2026-01-01T00:00:30Z").delete("Pod", "web")
+    it.restart()
+    it.settle()
+    assert it.outcome()[1] == "WaitForPodBindReservation"
     it.put(replica("web-2", cpu="3"))
     assert it.migration()["status"]["podRef"]["name"] == "web-2"
 

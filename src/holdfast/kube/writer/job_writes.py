@@ -171,7 +171,8 @@ class MigrationWriter:
 
     def specify(self, decision: SpecifyMigration) -> None:
         job = decision.job
-        body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
+        body = specification(decision)
+        body["metadata"]["uid"] = job.uid
 
         async def send() -> None:
             answer = await self._api.write("PATCH", path_of(_INFO, "", job.name), body, MERGE)

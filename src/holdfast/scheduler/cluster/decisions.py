@@ -271,12 +271,13 @@ class SetMigrationStatus(msgspec.Struct, frozen=True):
 
 
 class SpecifyMigration(msgspec.Struct, frozen=True):
-    """Set the pod and the reservation in the spec of a PodMigrationJob; None leaves a field unchanged.
-    Answered by WriteRefused if it fails."""
+    """Set the pod and the reservation in the spec of a PodMigrationJob, where None leaves a field
+    unchanged, and annotations. Answered by WriteRefused if it fails."""
 
     job: ObjectRef
     pod: ObjectReference | None = None
     reservation: ObjectReference | None = None
+    annotations: Mapping[str, str] = {}
 
 
 class SetPodGroupStatus(msgspec.Struct, frozen=True):
@@ -447,11 +448,11 @@ def metadata_patch(
 
 
 def specification(decision: SpecifyMigration) -> dict[str, Any]:
-    """The merge patch of the job's spec."""
+    """The merge patch of the job, without its identity."""
     changes: dict[str, Any] = {}
     if decision.pod is not None:
         changes["podRef"] = msgspec.to_builtins(decision.pod)
     if decision.reservation is not None:
         reference = msgspec.to_builtins(decision.reservation)
         changes["reservationOptions"] = {"reservationRef": reference}
-    return changes
+    return {"metadata": {"annotations": dict(decision.annotations)}, "spec": changes}

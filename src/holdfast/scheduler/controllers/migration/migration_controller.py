@@ -2,9 +2,10 @@
 
 It takes each job as far as possible in every run; what a job waits for arrives as an event. All that
 must survive a restart is in the job's object: its progress in the status, its pod and reservation in
-the spec.
+the spec, and who used the reservation before in an annotation.
 """
 
+from holdfast.api import names
 from holdfast.api.meta import ObjectReference
 from holdfast.api.reservation import MigrationPhase, PodMigrationJob
 from holdfast.scheduler.cluster.decisions import Decision, SetMigrationStatus, SpecifyMigration
@@ -79,7 +80,7 @@ class MigrationController:
             for move in self._moves.values():
                 match event:
                     case MigrationWriteRefused(decision=write) if write.job == move.ref:
-                        move.last_status, move.specified = None, ("", "")
+                        move.last_status, move.specified = None, ()
                         move.writing.refused(now)
                     case EvictRefused(decision=evict) if evict.pod.uid == move.pod:
                         if move.eviction.under_way:
@@ -118,8 +119,8 @@ class MigrationController:
             self._decisions.append(SetMigrationStatus(move.ref, move.status))
 
     def _specify(self, move: Move) -> None:
-        """Writes references to the pod and the reservation to the job's spec, if it does not have
-        them."""
+        """Writes references to the pod and the reservation to the job's spec, and the earlier owners of
+        the reservation to its annotations, if it does not have them."""
         pod = created = None
         reference, seen = move.job.spec.pod_ref, move.pod_ref
         if seen is not None and (reference is None or reference.uid != seen.uid):
@@ -132,10 +133,16 @@ class MigrationController:
                 name=reservation.name,
                 uid=reservation.uid,
             )
-        wanted = (pod.uid if pod else "", created.uid if created else "")
-        if any(wanted) and wanted != move.specified:
+        earlier = ""
+        if move.earlier_owners != move.recorded_owners:
+            earlier = ",".join(sorted(move.earlier_owners))
+        wanted = (pod.uid if pod else "", created.uid if created else "", earlier)
+        if not any(wanted):
+            move.specified = ()
+        elif wanted != move.specified:
             move.specified = wanted
-            self._decisions.append(SpecifyMigration(move.ref, pod, created))
+            annotations = {names.EARLIER_OWNERS: earlier} if earlier else {}
+            self._decisions.append(SpecifyMigration(move.ref, pod, created, annotations))
 
     # Cleanup
 

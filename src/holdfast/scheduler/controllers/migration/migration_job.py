@@ -73,8 +73,9 @@ class Move:
         """The pod to move, once it was seen."""
         self.old_node = ""
         """The node where it was last seen."""
-        self.specified: tuple[str, str] = ("", "")
-        """The uids of the pod and the reservation that were last written into the spec."""
+        self.specified: tuple[str, ...] = ()
+        """The uids of the pod, the reservation and the earlier owners that were last written into the
+        object."""
         self.reservation_uid = ""
         """The uid of the reservation, once it was seen."""
         self.reservation_dropped = False
@@ -83,7 +84,7 @@ class Move:
         self.eviction = Attempt()
         self.budgets = -1
         """The version of the PodDisruptionBudgets when an eviction was last tried."""
-        self.others: frozenset[str] = frozenset()
+        self.earlier_owners = self.recorded_owners
         """The uids of pods that were allocated from the reservation before the pod was evicted."""
         self.eviction_reported = False
         self.deleted = False
@@ -128,6 +129,12 @@ class Move:
         options = self.job.spec.reservation_options
         reference = options.reservation_ref if options is not None else None
         return reference if reference is not None and reference.name else None
+
+    @property
+    def recorded_owners(self) -> frozenset[str]:
+        """The earlier owners that the object names."""
+        text = self.job.metadata.annotations.get(names.EARLIER_OWNERS, "")
+        return frozenset(text.split(",") if text else ())
 
     @property
     def why(self) -> str:

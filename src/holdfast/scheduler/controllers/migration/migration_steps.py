@@ -209,32 +209,41 @@ class MigrationSteps:
             self._emit(move, _Reason.EVICT_COMPLETE, f"Pod {move.pod_name} has been evicted")
             return True
         if pod.cls.terminating or pod.deletion_pending:
-            self._begin_eviction(move, now)
+            self._begin_eviction(move, reservation, now)
             self._left(move)
         elif reservation is not None and reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
         elif known is None:
-            self._begin_eviction(move, now)
+            self._begin_eviction(move, reservation, now)
         elif _is_on_record(move):
             self._evict(move, pod, reservation, now)
         return False
 
-    def _begin_eviction(self, move: Move, now: float) -> None:
+    def _begin_eviction(self, move: Move, reservation: ReservationInfo | None, now: float) -> None:
+        if move.condition(_Step.EVICTION) is None:
+            self._note_owners(move, reservation)
         text = f'Pod {move.pod_name} evicted from node "{move.old_node}" by the reason "{move.why}"'
         move.set_condition(_Step.EVICTION, False, now, _Reason.EVICTING, text)
+
+    def _note_owners(self, move: Move, reservation: ReservationInfo | None) -> None:
+        """Notes the pods that are allocated from the reservation: none of them is the replacement."""
+        if reservation is not None:
+            bound = bound_owners(self._reservations, reservation)
+            move.earlier_owners |= {each.uid for each in bound}
 
     def _evict(
         self, move: Move, pod: PodRecord, reservation: ReservationInfo | None, now: float
     ) -> None:
-        """Evicts the pod. A refused eviction is tried again after a back-off, or when a
-        PodDisruptionBudget changed."""
+        """Evicts the pod, once the owners that the reservation has are on record. A refused eviction is
+        tried again after a back-off, or when a PodDisruptionBudget changed."""
         attempt, budgets = move.eviction, self._cluster.epoch.kinds[_BUDGET]
         if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
             return
+        self._note_owners(move, reservation)
+        if move.earlier_owners != move.recorded_owners:
+            return
         attempt.begin()
         move.budgets = budgets
-        if reservation is not None:
-            move.others = frozenset(each.uid for each in bound_owners(self._reservations, reservation))
         options = move.job.spec.delete_options or {}
         self._decisions.append(Evict(pod.ref, f"by {move.ref}", options))
 
@@ -282,7 +291,7 @@ class MigrationSteps:
             owners = []  # with allocateOnce it is finished by its first owner
         else:
             owners = [_reference(pod) for pod in bound_owners(self._reservations, reservation)]
-        owner = next((each for each in owners if each.uid not in move.others), None)
+        owner = next((each for each in owners if each.uid not in move.earlier_owners), None)
         if owner is None:
             reason = _Reason.WAIT_FOR_BIND
             if move.set_condition(_Step.POD_BOUND_RESERVATION, False, now, reason):
