@@ -377,6 +377,59 @@ def test_pods_that_another_queue_would_reclaim_are_not_said_to_fit(name: str) ->
     assert running == [4, 3][: len(advice)]
 
 
+def of_queue(name: str, cpu: str, queue_name: str) -> Raw:
+    return in_default(pod(name, cpu, annotations={"scheduling.volcano.sh/queue-name": queue_name}))
+
+
+def rolled_out(cpu: str, replicas: int, unavailable: int, surge: int) -> Raw:
+    bounds = {"rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}
+    raw = with_ports("Deployment", replicas, strategy=bounds)
+    raw["spec"]["template"]["spec"] = pod("x", cpu)["spec"]
+    raw["spec"]["template"]["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "a"}
+    return raw
+
+
+SMALLER = {
+    "not so small that another pod fits beside some of them": (
+        [of_queue("o", "3", "b"), rolled_out("1", 6, 2, 0), of_queue("p", "4", "a")],
+        "request at most 833m cpu instead of 1, in the template of Deployment web; then all 6 pods "
+        "fit: n0",
+    ),
+    "not all old pods end at once": (
+        [
+            of_queue("o", "3", "b"),
+            of_queue("r", "2", "a"),
+            rolled_out("2", 3, 0, 1),
+            of_queue("p", "3", "a"),
+        ],
+        "request at most 1 cpu instead of 2, in the template of Deployment web, and set maxUnavailable "
+        "of its rolling update to 2, so that old pods may end first; then all 3 pods fit: n0",
+    ),
+    "more than its queue has left beside old pods": (
+        [of_queue("o", "3", "b"), rolled_out("1", 2, 0, 1), rolled_out("3", 2, 0, 1)],
+        "request at most 2500m cpu instead of 3, in the template of Deployment web, and set "
+        "maxUnavailable of its rolling update to 2, so that 2 old pods may end first; then both pods "
+        "fit: n0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_smaller_requests_beside_others_that_wait(name: str) -> None:
+    raws, text = SMALLER[name]
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    queues = queue("a", capability={"cpu": "5"}), queue("b")
+    for each in (node("n0", cpu="8"), *queues, *raws):
+        cluster.take(Apply(copy.deepcopy(each)))
+        cluster.rest()
+    objects = [*cluster.objects.all()]
+    advice = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment")).advice
+    (smaller,) = (each for each in advice if each.text.startswith("request"))
+    assert smaller.text == text
+    after = pods_of(followed(objects, smaller.change))
+    assert len(after.updated) == len(after.running) == after.wanted
+
+
 IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
 TRIED_BEFORE = {
     "one": (

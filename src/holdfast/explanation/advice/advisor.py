@@ -41,6 +41,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     all_unavailable,
     dry_run,
     edits_strategy,
+    has_rivals,
     parts_of,
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
@@ -256,9 +257,18 @@ class Advisor:
         if self._parts is None or start.evicts:
             return True
         made, _ = self._with_deletions(change)
-        if END_OLD_PODS not in self.actions:
-            made = all_unavailable(self._parts, made)
-        return dry_run(self.snapshot, self._parts, made).is_all
+        if END_OLD_PODS in self.actions:
+            return dry_run(self.snapshot, self._parts, made).is_all
+        if dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all:
+            return True
+        if not self.has_rivals:
+            return False
+        return with_rollout(self.snapshot, self._parts, made)[2].is_all
+
+    @cached_property
+    def has_rivals(self) -> bool:
+        """Whether other pods may take what the pods of the workload free."""
+        return self._parts is not None and has_rivals(self.snapshot, self._parts)
 
     def replicas_started(self, each: Repair) -> int:
         """How many pods of the workload start with the change; it is not advised by this."""

@@ -55,6 +55,12 @@ def improve_members(advisor: Advisor) -> None:
         _improve(advisor, given, _fewest_pods(advisor, given))
 
 
+def improve_size(advisor: Advisor) -> None:
+    """Smaller requests that are advised already, as large as possible."""
+    if (given := _given(advisor)) is not None:
+        _improve(advisor, given)
+
+
 def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
     """The largest requests with which all pods of the workload start, where larger ones are not enough
     for all."""
@@ -156,7 +162,10 @@ class _Search(NamedTuple):
         """The largest requests that are enough; None if none are."""
         least = {name: -(-amount // SMALLEST_SHARE) for name, amount in self.now.items()}
         low, high = self._least_parts(least), _PARTS
-        if not self._is_enough(self._share(least, low)):
+        # With the smallest requests, other pods may take what is left before all replicas have started.
+        more = [low + (high - low) * part // 4 for part in (1, 2, 3)] if self.advisor.has_rivals else []
+        enough = (parts for parts in (low, *more) if self._is_enough(self._share(least, parts)))
+        if (low := next(enough, -1)) < 0:
             return None
         while high - low > 1 and len(self.now) > 1:
             middle = (low + high) // 2

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.eviction_budgets import wider_budget
+from holdfast.explanation.advice.largest_requests import improve_size
 from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE, deserved_sizes, kept_queues
 from holdfast.explanation.repairs.repair import repair
@@ -30,5 +31,5 @@ def consider_reclaim(advisor: Advisor, pod: PodRecord, protected: Iterable[PodRe
     for budget in budgets:
         any(map(advisor.propose, wider_budget(snapshot, budget)))
     smaller = resize(snapshot, Subject.of(pod), deserved_sizes(snapshot, pod))
-    if smaller is not None:
-        advisor.propose_once(("Resize",), smaller)
+    if smaller is not None and advisor.propose_once(("Resize",), smaller):
+        improve_size(advisor)

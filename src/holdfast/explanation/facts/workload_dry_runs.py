@@ -68,6 +68,8 @@ _MOST_CREATED = 4
 """How many pods per replica are created until controllers seem to do so forever."""
 _STEPS = 2_000
 """How often pods are placed, or controllers run; they come to rest long before."""
+_MORE_UNAVAILABLE = (1, 2, 4, 8)
+"""By how much a higher `maxUnavailable` is tried where other pods take what all old ones free."""
 _MOST_RECLAIMS = 50
 """For how many pods of other queues own pods are reclaimed."""
 _SEED = 11
@@ -265,6 +267,13 @@ def least_unavailable(
 
     low, high = parts.bounds[1], parts.replicas
     best = with_count(high) if low < high else None
+    if best is not None and not best.is_all and has_rivals(snapshot, parts):
+        for count in [low + more for more in _MORE_UNAVAILABLE if low + more < high]:
+            best = with_count(count)
+            if best.is_all:
+                high = count
+                break
+            low = count
     if best is None or not best.is_all:
         return None
     while high - low > 1:
@@ -275,6 +284,13 @@ def least_unavailable(
         else:
             low = middle
     return high, best
+
+
+def has_rivals(snapshot: ClusterSnapshot, parts: WorkloadParts) -> bool:
+    """Whether other pods are pending, which may take what old pods free: with more of these that end at
+    once, fewer new ones may then start."""
+    own = set(map(_name, parts.now))
+    return any((pod.namespace, pod.name) not in own for pod in snapshot.scheduler.queue.waiting())
 
 
 class _StandingClock:
