@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION
 from holdfast.api.similar_names import did_you_mean, nearest
-from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.advisor import Advisor, actions_of
 from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_volume
 from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
+    CREATE_VOLUME,
     is_provisioned,
     missing_class,
     nodes_gone,
@@ -72,7 +73,10 @@ def consider_unbound_claims(
     if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
         return
     for each in volume_repairs(snapshot, pod):
-        advisor.propose(each)
+        if actions_of(each) == CREATE_VOLUME:
+            advisor.propose_once(CREATE_VOLUME, each)
+        else:
+            advisor.propose(each)
 
 
 def _unbound(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[tuple[str, Raw]]:

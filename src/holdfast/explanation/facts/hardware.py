@@ -2,6 +2,7 @@
 What the pod's own reservations keep there counts as free.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from operator import ge
 
@@ -220,15 +221,27 @@ def device_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowe
 
 
 def attach_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    """The limits of CSI drivers that the pod's volumes use."""
+    """The limits of CSI drivers that the pod's volumes exceed."""
     volumes = snapshot.cluster.volumes
-    uses = [volumes.identity(claim.key) for claim in volumes.wanted(pod.cls).claims]
-    wanted = {use.driver for use in uses if use is not None}
+    uses = {volumes.identity(claim.key) for claim in volumes.wanted(pod.cls).claims} - {None}
+    wanted = Counter(use.driver for use in uses if use is not None)
+    volumes.attached.refresh()
     for name in nodes[:_NODES]:
-        spec = (snapshot.find(_CSI_NODE, name) or {}).get("spec") or {}
+        row, spec = row_of(snapshot, name), (snapshot.find(_CSI_NODE, name) or {}).get("spec") or {}
         for driver in spec.get("drivers") or ():
-            limit = (driver.get("allocatable") or {}).get("count")
-            if driver.get("name") in wanted and limit is not None:
-                most = number_of(limit, "volume")
-                used = plural(limit, "it is", "all are")
-                yield f"{name} can attach {most} of CSI driver {driver['name']}, and {used} in use"
+            limit, needs = (driver.get("allocatable") or {}).get("count"), wanted[driver.get("name")]
+            left = volumes.attached.left(driver.get("name"))
+            if not needs or limit is None or left is None:
+                continue
+            if needs <= left[row]:
+                continue
+            used = max(0, limit - int(left[row]))
+            text = f"{name} can attach {number_of(limit, 'volume')} of CSI driver {driver['name']}"
+            if not limit:
+                text = f"{name} can attach no volumes of CSI driver {driver['name']}"
+            elif used >= limit:
+                text += f", and {plural(limit, 'it is', 'all are')} in use"
+            else:
+                text += f", and {used} {plural(used, 'is', 'are')} in use" if used else ""
+                text += f"; the pod has {needs}"
+            yield text

@@ -1,15 +1,18 @@
 """Volumes for a PersistentVolumeClaim that is not bound: why those of its class do not suit it, and the
 size with which one would."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import suppress
 
 from holdfast.api.errors import QuantityError, SelectorError
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOSTNAME_LABEL, STORAGE
+from holdfast.api.plurals import plural
 from holdfast.api.quantity import whole
+from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.explanation.facts.node_labels import labels_of_nodes
+from holdfast.explanation.facts.node_labels import Labels, labels_of_nodes, similar_keys
 from holdfast.explanation.repairs.claim_templates import made_again, revised_claim
 from holdfast.explanation.repairs.repair import (
     CLAIM,
@@ -30,8 +33,10 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
     storage_of,
 )
 from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
+from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
+CREATE_VOLUME = ("CreateVolume",)
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _CSI_DRIVER = KINDS["storage.k8s.io/v1", "CSIDriver"]
 _CSI_CAPACITY = KINDS["storage.k8s.io/v1", "CSIStorageCapacity"]
@@ -140,9 +145,13 @@ def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair
         if (raw := snapshot.find(CLAIM, claim.key.name, pod.namespace)) is not None
         and not (raw.get("spec") or {}).get("volumeName")
     ]
-    if unbound:
-        objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
-        yield repair(f"create a volume for claim {', '.join(unbound)}", "CreateVolume", objects)
+    for storage_class in dict.fromkeys(_class_of(snapshot, name, pod.namespace) for name in unbound):
+        yield from _other_topologies(snapshot, storage_class)
+    several = [unbound] if len(unbound) > 1 else []
+    for names in (*([name] for name in unbound), *several):
+        objects = [each for name in names for each in bound_claim(snapshot, name, pod.namespace)]
+        text = f"create {plural(len(names), 'a volume for claim', 'volumes for claims')}"
+        yield repair(f"{text} {', '.join(names)}", *CREATE_VOLUME, objects)
     for name in unbound:
         raw = snapshot.find(CLAIM, name, pod.namespace)
         again = made_again(snapshot, Subject.of(pod), raw) if raw is not None else None
@@ -150,6 +159,42 @@ def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair
             yield repair(again.where, "ReplaceClaim", again.objects)
         if (smaller := smaller_claim(snapshot, Subject.of(pod), name, pod.namespace)) is not None:
             yield smaller
+
+
+def _class_of(snapshot: ClusterSnapshot, name: str, namespace: str) -> str:
+    spec = (snapshot.find(CLAIM, name, namespace) or {}).get("spec") or {}
+    return spec.get("storageClassName") or ""
+
+
+def _other_topologies(snapshot: ClusterSnapshot, name: str) -> Iterator[Repair]:
+    """The storage class with the nearest values that nodes have, in place of those that none has."""
+    raw, there = snapshot.find(STORAGE_CLASS, name), labels_of_nodes(snapshot)
+    terms = copy.deepcopy((raw or {}).get("allowedTopologies") or [])
+    texts = []
+    for each in (e for term in terms for e in term.get("matchLabelExpressions") or ()):
+        values = list(each.get("values") or ())
+        if there.get(each.get("key")) and not any(value in there[each["key"]] for value in values):
+            near = {value: nearest(value, there[each["key"]]) for value in values}
+            each["values"] = list(dict.fromkeys(found[0] if found else v for v, found in near.items()))
+            texts += [f"{found[0]} instead of {value}" for value, found in near.items() if found]
+    if raw is not None and texts:
+        where = f"allowedTopologies of StorageClass {name} (immutable: delete and create it again)"
+        body = {"allowedTopologies": terms}
+        yield repair(
+            f"allow {', '.join(texts)} in {where}", "CorrectTopology", [patch(STORAGE_CLASS, raw, body)]
+        )
+
+
+def unknown_values(there: Labels, each: Raw) -> str:
+    """` (no node has the label zone)`: why no node meets an expression of allowed topologies; empty if
+    some may."""
+    key, values = each.get("key") or "", each.get("values") or ()
+    if key not in there:
+        return f" (no node has the label {key}{did_you_mean(key, similar_keys(key, there))})"
+    if any(value in there[key] for value in values):
+        return ""
+    hint = next((hint for value in values if (hint := did_you_mean(value, there[key]))), "")
+    return f" (no node is there{hint})"
 
 
 def volume_terms(volume: Raw) -> list[str]:

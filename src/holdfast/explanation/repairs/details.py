@@ -27,16 +27,14 @@ from holdfast.explanation.facts.hardware import (
     device_details,
     lacks_text,
 )
-from holdfast.explanation.facts.node_labels import (
-    label_details,
-    unmet_labels,
-)
+from holdfast.explanation.facts.node_labels import label_details, labels_of_nodes, unmet_labels
 from holdfast.explanation.facts.numa_alignment import numa_details
 from holdfast.explanation.facts.own_reservations import own_entries
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.repairs.claim_volumes import (
     largest_new_volume,
     nodes_gone,
+    unknown_values,
     unsuitable_volumes,
     volume_terms,
 )
@@ -348,8 +346,10 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
             kind = spec.get("storageClassName")
             storage_class = snapshot.find(STORAGE_CLASS, kind or "") or {}
             if allowed := storage_class.get("allowedTopologies"):
+                there = labels_of_nodes(snapshot)
                 places = [
                     f"{each.get('key')} in ({', '.join(each.get('values') or ())})"
+                    f"{unknown_values(there, each)}"
                     for term in allowed
                     for each in term.get("matchLabelExpressions") or ()
                 ]
