@@ -149,16 +149,36 @@ SITUATIONS: dict[str, Row] = {
         ["Wait"],
     ),
     "own starvation hold": Row(
+        [N1, full("a", "7", "n1"), pod("p", "6"), starvation_hold("h", "n1")],
+        ["It waits for its own starvation hold h on n1, which is short of 5 cpu"],
+        ["EndPods"],
+    ),
+    "own starvation hold, and a smaller pod would fit": Row(
         [N1, full("a", "6", "n1"), pod("p", "6"), starvation_hold("h", "n1")],
         ["It waits for its own starvation hold h on n1, which is short of 4 cpu"],
-        ["EndPods"],
+        ["Resize"],
+    ),
+    "gang with holds, and smaller pods would fit": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            full("a", "4", "n1"),
+            full("b", "4", "n2"),
+            in_default(pod_group("g", 2)),
+            pod("p", "6", group="g"),
+            pod("p2", "6", group="g"),
+            starvation_hold("h1", "n1"),
+            starvation_hold("h2", "n2", "p2"),
+        ],
+        ["of its job, p2's starvation hold h2 waits on n2, short of cpu"],
+        ["Resize"],
     ),
     "gang with holds": Row(
         [
             N1,
             node("n2", cpu="8"),
-            full("a", "6", "n1"),
-            full("b", "6", "n2"),
+            full("a", "7", "n1"),
+            full("b", "7", "n2"),
             in_default(pod_group("g", 2)),
             pod("p", "6", group="g"),
             pod("p2", "6", group="g"),
@@ -166,7 +186,7 @@ SITUATIONS: dict[str, Row] = {
             starvation_hold("h2", "n2", "p2"),
         ],
         [
-            "its own starvation hold h1 on n1, which is short of 4 cpu",
+            "its own starvation hold h1 on n1, which is short of 5 cpu",
             "of its job, p2's starvation hold h2 waits on n2, short of cpu",
         ],
         ["EndPods"],

@@ -15,11 +15,13 @@ from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.capacity import missing_on, requested
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
-from holdfast.explanation.repairs.repair import Repair
+from holdfast.explanation.repairs.repair import Repair, released_holds
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
+from holdfast.snapshot.cluster_changes import DELETE
+from holdfast.snapshot.cluster_snapshot import RESERVATION
 
 _RESIZE = "Resize"
 _PARTS = 256
@@ -133,7 +135,11 @@ def _given(advisor: Advisor) -> Repair | None:
 def _fewest_pods(advisor: Advisor, smaller: Repair) -> frozenset[PodName] | None:
     """The pods of which smaller requests are enough; None if those of all are needed."""
     pods = [(each.namespace, each.name) for each in smaller.change.objects if edits_pod(each)]
-    edited = {(each.namespace, each.name): each for each in smaller.change.objects}
+    edited = {
+        (each.namespace, each.name): each
+        for each in smaller.change.objects
+        if each.info is not RESERVATION or each.operation != DELETE
+    }
     is_plain = len(pods) == len(edited) and not any(each.follows for each in edited.values())
     if len(pods) < 2 or not is_plain or advisor.before:
         return None
@@ -142,7 +148,9 @@ def _fewest_pods(advisor: Advisor, smaller: Repair) -> frozenset[PodName] | None
     pods = [each for each in (own, *reversed(pods)) if each in edited]
     pods = list(dict.fromkeys(pods))
     for count in range(1, len(pods)):
-        change = replace(smaller.change, objects=tuple(edited[each] for each in pods[:count]))
+        edits = [edited[each] for each in pods[:count]]
+        edits = [*released_holds(advisor.snapshot, edits), *edits]
+        change = replace(smaller.change, objects=tuple(edits))
         if advisor.is_enough(smaller._replace(change=change)):
             return frozenset(pods[:count])
     return None
@@ -217,6 +225,7 @@ class _Search(NamedTuple):
         if found is None or self.only is None:
             return found
         kept = [each for each in found.change.objects if (each.namespace, each.name) in self.only]
+        kept = [*released_holds(self.advisor.snapshot, kept), *kept]
         return found._replace(change=replace(found.change, objects=tuple(kept)))
 
 

@@ -2,7 +2,7 @@
 of its job that are like it, and in the template of its workload. Whether a change helps is for `advice`
 to find out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,7 +17,15 @@ from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, create, patch
+from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_changes import (
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    create,
+    delete,
+    patch,
+)
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 Edit = Callable[[Raw], Raw]
@@ -71,7 +79,17 @@ def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> lis
             template = {"spec": edit(workload.pod_spec or as_written(spec))}
             found[workload.name] = workload.change(template)
         pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
-    return [*found.values(), *pods]
+    return [*released_holds(snapshot, pods), *found.values(), *pods]
+
+
+def released_holds(snapshot: ClusterSnapshot, edits: Iterable[ObjectChange]) -> Iterator[ObjectChange]:
+    """The deletion of the starvation holds of pods whose spec is changed. That is done by pods in their
+    place, and the scheduler deletes the holds of those that are gone."""
+    for each in edits:
+        pod = snapshot.cluster.pod(each.namespace, each.name)
+        hold = snapshot.cluster.reservations.starvation_holds.of(pod) if pod is not None else None
+        if hold is not None:
+            yield delete(RESERVATION, hold.name)._replace(follows=True)
 
 
 def edits_migration(snapshot: ClusterSnapshot, change: ObjectChange) -> bool:
@@ -167,12 +185,29 @@ def _is_immutable(snapshot: ClusterSnapshot, raw: Raw) -> bool:
 def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:
     pod = subject.record(snapshot)
     job = snapshot.cluster.jobs.of(pod) if pod is not None else None
-    pods = [pod] if job is None or pod is None else [m for m in job.waiting() if m.cls is pod.cls]
+    pods = [pod] if job is None or pod is None else _alike_in(snapshot, job, pod)
     for each in pods:
         if each is not None and each.reservation is None:
             raw = snapshot.find(POD, each.name, each.namespace)
             if raw is not None:
                 yield raw
+
+
+def _alike_in(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[PodRecord]:
+    """The waiting members of its job that are like the pod. Those with holds have classes of their own,
+    since each is the owner of another one."""
+    holds = snapshot.cluster.reservations.starvation_holds
+
+    def spec(each: PodRecord) -> Raw | None:
+        raw = snapshot.find(POD, each.name, each.namespace)
+        return raw["spec"] if raw is not None else None
+
+    def is_alike(each: PodRecord) -> bool:
+        if each.cls is pod.cls:
+            return True
+        return holds.of(pod) is not None and holds.of(each) is not None and spec(each) == spec(pod)
+
+    return [each for each in job.waiting() if is_alike(each)]
 
 
 # Objects that do not exist
