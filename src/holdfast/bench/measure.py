@@ -211,7 +211,7 @@ _SECTIONS = {
     "scheduler/plugins/default_binder.py": "decisions",
     "scheduler/plugins/preemption_candidates.py": "preemption",
     "scheduler/plugins/default_preemption.py": "preemption",
-    "scheduler/plugins/disruption_budgets.py": "preemption",
+    "scheduler/cluster/disruption_budgets.py": "preemption",
     "scheduler/plugins/priority_sort.py": "queue",
     "scheduler/plugins/scheduling_gates.py": "queue",
     "scheduler/plugins/": "column refresh",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.objects import Raw, node, pod
-from harness.scenarios import Played, actions, play, step
+from harness.scenarios import Played, actions, condition, play, step
 from holdfast.api.times import format_time
 from scheduler.framework.test_calendar_planner import (
     BEGIN,
@@ -273,3 +273,67 @@ def test_a_reservation_that_is_late_comes_before_a_starvation_hold(
     later = [step("30m", patch=labelled), *restart]
     played = play(given, later, config=actions("allocate", "backfill", **reserve), until=HOUR)
     assert starts(played, "w")[0] == (30 * 60, phase)
+
+
+# Owners that are evicted at the end of an earlier reservation
+
+
+def budget(name: str, allowed: int, app: str = "") -> Raw:
+    """For the pods of an app, or for all."""
+    selector = {"matchLabels": {"app": app}} if app else {}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": selector, "maxUnavailable": allowed},
+    }
+
+
+def shared_with_late() -> list[Raw]:
+    terms = {"holdfast.io/at-end": "Evict"}
+    return [
+        node("n0", 8),
+        window("early", 10, 8, 50, annotations=terms, allocateOnce=False),
+        pod("one", 4, app="early", at="11m"),
+        pod("two", 4, app="early", at="11m"),
+        window("late", 60, 8, at="12m"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "message"),
+    [
+        ([], ""),
+        ([budget("b", 2, "early")], ""),
+        ([budget("b", 0, "other")], ""),
+        ([budget("b", 1, "early")], "4 cpu short at {}, unless default/two ends by then"),
+        ([budget("b", 0)], "8 cpu short at {}, unless default/one, default/two end by then"),
+        (
+            [budget("b", 2, "early"), budget("c", 2, "early")],
+            "8 cpu short at {}, unless default/one, default/two end by then",
+        ),
+    ],
+)
+def test_a_plan_does_not_count_on_an_eviction_that_a_budget_refuses(
+    budgets: list[Raw], message: str
+) -> None:
+    played = play(shared_with_late(), budgets, until=30 * 60)
+    found = condition(played.find("Reservation", "late"), "Feasible")
+    assert found["status"] == ("Unknown" if message else "True")
+    text = message.format("2026-01-01T01:00:00Z")
+    assert found.get("message", "") == (f"n0: {text}" if message else "")
+
+
+@pytest.mark.parametrize("allowed", [0, 2])
+def test_a_plan_is_certain_once_the_budget_allows_the_evictions(allowed: int) -> None:
+    merge = {"spec": {"maxUnavailable": allowed}}
+    change = step("40m", patch={"kind": "PodDisruptionBudget", "name": "b", "merge": merge})
+    given = [*shared_with_late(), budget("b", 1, "early"), change]
+    assert plan(play(given, until=45 * 60), "late") == ("n0", "True" if allowed else "Unknown")
+    found = starts(play(given, until=70 * 60), "late")
+    assert found == [(HOUR, "Waiting"), *([(HOUR, "Available")] if allowed else [])]
+
+
+def test_a_plan_moves_from_a_node_where_an_eviction_is_refused() -> None:
+    more = [budget("b", 0, "early"), step("20m", apply=node("n1", 8))]
+    assert plan(play(shared_with_late(), more, until=30 * 60), "late") == ("n1", "True")

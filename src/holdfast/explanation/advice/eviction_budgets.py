@@ -11,8 +11,8 @@ from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.explanation.report import Advice
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudget, DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudget, DisruptionBudgets
 from holdfast.snapshot.cluster_changes import applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 

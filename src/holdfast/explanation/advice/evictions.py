@@ -23,11 +23,11 @@ from holdfast.explanation.repairs.repair import EVICT, Repair, repair
 from holdfast.explanation.repairs.smaller_workloads import SmallerWorkloads, smaller_workloads
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 

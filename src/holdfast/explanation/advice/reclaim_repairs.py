@@ -10,8 +10,8 @@ from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE, deserved_sizes, kept_queues
 from holdfast.explanation.repairs.repair import repair
 from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import patch
 
 _QUEUES = 4

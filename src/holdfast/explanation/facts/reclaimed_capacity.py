@@ -14,9 +14,9 @@ from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import GangGoal, Goal, Subject
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
 

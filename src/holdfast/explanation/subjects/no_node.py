@@ -61,12 +61,12 @@ from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.plain_reasons import further_reasons, no_node_summary
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.framework.interface import Nomination
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 

@@ -16,6 +16,7 @@
     view                                         rows as plugins see them: one, some or all
     read_only                                    values that plugins can read but not change
     events, decisions                            input and output of the scheduler
+    disruption_budgets                           PodDisruptionBudgets, and which evictions violate them
     timer_queue, plugin_errors                   timers; errors of plugins
 
 Time is a number that comes with each event. May import `api`, `msgspec` and `numpy`.

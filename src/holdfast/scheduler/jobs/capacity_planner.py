@@ -12,7 +12,8 @@ node is played forward (`node_forecast`).
 
 Starvation holds, backfill, calendar reservations and the score of pre-allocations all ask here. Kept
 are the expected ends of each row; a row is computed again when it is in `Epoch.usage` or
-`Epoch.pod_starts`, and all are when `Epoch.run_estimates` moves.
+`Epoch.pod_starts`, and all are when `Epoch.run_estimates` moves; when a PodDisruptionBudget changes,
+those with reservations whose owners are evicted at their end.
 """
 
 import math
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.calendar import AtEnd
 from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
@@ -81,12 +83,14 @@ class CapacityPlanner:
         self._reservations = reservations
         self._calendar = reservations.calendar
         self._estimates = estimates
+        self._budgets = DisruptionBudgets(cluster)
         self._known: dict[int, list[Expected]] = {}
         """By row, as of the last call of `free_at`; without rows on which nothing is expected."""
         self._ordered: dict[int, list[ExpectedRelease]] = {}
         """The same in the order of time, of rows that were asked for."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
+        self._budgets_seen = -1
 
     # One row
 
@@ -98,28 +102,42 @@ class CapacityPlanner:
         """The same in no order."""
         now, ledger = self._cluster.now, self._ledger
         found: list[Expected] = []
+        evicted: set[str] = set()
         for entry in ledger.reservations.on(row):
             expires = entry.reservation.expires
             if expires is not None and expires > now:
                 found.append((expires, tuple(entry.remaining.items()), None, entry))
+                if entry.reservation.calendar.at_end == AtEnd.EVICT:
+                    evicted |= self._evicted_at_end(entry)
         expected_end = self._estimates.expected_end
         for pod in ledger.pods.get(row, {}).values():
             uid = pod.reservation_uid
-            end = self._end(pod, ledger.reservations.get(uid)) if uid else expected_end(pod)
+            if uid:
+                end = self._end(pod, ledger.reservations.get(uid), pod.uid in evicted)
+            else:
+                end = expected_end(pod)
             if end is not None:
                 found.append((end, pod.cls.usage, pod, None))
         return found
 
-    def _end(self, pod: PodRecord, entry: ReservationEntry | None) -> float | None:
+    def _evicted_at_end(self, entry: ReservationEntry) -> set[str]:
+        """The uids of its owners that are evicted when a reservation expires, by what
+        PodDisruptionBudgets allow now."""
+        owners = self._reservations.allocated_pods(entry.reservation)
+        owners.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
+        return {pod.uid for pod in self._budgets.evictable(owners)}
+
+    def _end(self, pod: PodRecord, entry: ReservationEntry | None, is_evicted: bool) -> float | None:
         """When the capacity of a pod is expected to be free; None if unknown. What a pod has from a
-        reservation returns to the reservation, and is free once that has expired."""
+        reservation returns to the reservation, and is free once that has expired, and the pod has ended
+        or is evicted then."""
         end = self._estimates.expected_end(pod)
         if entry is None:
             return end
         expires = entry.reservation.expires
         if expires is None or expires <= self._cluster.now:
             return None
-        if entry.reservation.calendar.at_end == AtEnd.EVICT:
+        if is_evicted:
             return expires
         return None if end is None else max(end, expires)
 
@@ -376,6 +394,9 @@ class CapacityPlanner:
             self._known.clear()
             self._ordered.clear()
             rows = range(self._nodes.size)
+        elif self._budgets_seen != self._budgets.version():
+            rows = {*rows, *self._evicting_rows()}
+        self._budgets_seen = self._budgets.version()
         for row in rows:
             expected = self._expected(row)
             is_changed = is_changed or expected != self._known.get(row, [])
@@ -387,6 +408,14 @@ class CapacityPlanner:
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
         if is_changed:
             self._flat = _flat(self._known)
+
+    def _evicting_rows(self) -> Iterable[int]:
+        """The rows with reservations whose owners are evicted at their end."""
+        return (
+            entry.row
+            for entry in self._ledger.reservations
+            if entry.reservation.calendar.at_end == AtEnd.EVICT
+        )
 
 
 def _in_order(expected: Iterable[Expected]) -> list[ExpectedRelease]:

@@ -3,7 +3,6 @@
 `IN_TREE` lists them: a new plugin is a module and a line here. A few modules are shared by plugins:
 
     preemption_candidates  nodes with victims, and which of them is chosen
-    disruption_budgets     PodDisruptionBudgets in preemption
     resource_allocation    scores by requested resources
     gpu_fragmentation      GPU fragmentation, and the score by it
 

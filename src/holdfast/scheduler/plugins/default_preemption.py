@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Nominate, preemption
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import Phase, PodRecord
@@ -24,7 +25,6 @@ from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import ClusterPlugin, Nomination, Trial
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Texts, Tried, candidate, importance
 from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold, with_claims
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.names import CAN_PREEMPT
 from holdfast.scheduler.cluster.decisions import Decision, Emit
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
@@ -34,7 +35,6 @@ from holdfast.scheduler.framework.interface import (
 )
 from holdfast.scheduler.jobs import Jobs
 from holdfast.scheduler.plugins.default_preemption import NO_VICTIMS, NOT_HELPFUL
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Tried, candidate, importance
 from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG, may_preempt
 

@@ -26,9 +26,9 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_schedules import KIND as SCHEDULE
 from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
 from holdfast.api.times import format_time, parse_duration
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.events import Added, Deleted
 from holdfast.scheduler.controllers.reservation_schedules import occurrence
-from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.sim.windows.node_sizes import larger_than_nodes

@@ -1,8 +1,10 @@
-"""PodDisruptionBudgets in preemption: which victims would violate one.
+"""PodDisruptionBudgets: which of the pods to evict would violate one.
 
-A budget forbids no victim. As in kube-scheduler, `default_preemption` reprieves the pods that would
-violate one before the others, and of all nodes the one with the fewest violations is preferred
-(`preemption_candidates`). `reservation_preemption` does the same with the pods of reservations.
+In preemption a budget forbids no victim. As in kube-scheduler, `default_preemption` reprieves the pods
+that would violate one before the others, and of all nodes the one with the fewest violations is
+preferred (`preemption_candidates`). `reservation_preemption` does the same with the pods of
+reservations. A plan does not count on an eviction that the API server would refuse
+(`jobs.capacity_planner`).
 """
 
 from collections.abc import Mapping
@@ -11,8 +13,8 @@ from typing import Any, NamedTuple
 from holdfast.api.errors import SelectorError
 from holdfast.api.plurals import number_of
 from holdfast.api.selectors import Selector, compile_selector
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.state.cluster import Cluster
 
 
 class DisruptionBudget(NamedTuple):
@@ -44,10 +46,12 @@ class DisruptionBudget(NamedTuple):
 class DisruptionBudgets:
     """Splits pods by whether removing them would violate a PodDisruptionBudget."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterBase) -> None:
         self._cluster = cluster
         self._version = -1
         self._known: list[DisruptionBudget] = []
+        self._of_all: list[DisruptionBudget] = []
+        """Those that select every pod of their namespace, which the scheduler's preemption ignores."""
 
     def version(self) -> int:
         return self._cluster.epoch.kinds["PodDisruptionBudget"]
@@ -69,6 +73,21 @@ class DisruptionBudgets:
             (violating if broken else others).append(pod)
         return violating, others
 
+    def evictable(self, pods: list[PodRecord]) -> list[PodRecord]:
+        """The pods that the API server would evict now, one after the other: it refuses an eviction
+        that would violate a budget, and that of a pod with several budgets."""
+        found: list[PodRecord] = []
+        budgets = [*self._budgets(), *self._of_all]
+        left = [budget.allowed for budget in budgets]
+        for pod in pods:
+            own = [i for i, budget in enumerate(budgets) if budget.protects(pod)]
+            if len(own) > 1 or any(left[i] <= 0 for i in own):
+                continue
+            found.append(pod)
+            for i in own:
+                left[i] -= 1
+        return found
+
     def violated_by(self, pods: list[PodRecord]) -> list[DisruptionBudget]:
         """The budgets that evicting all of the pods would violate; see `split`."""
         return [
@@ -81,17 +100,18 @@ class DisruptionBudgets:
         version = self.version()
         if version != self._version:
             self._version = version
-            self._known = []
+            self._known, self._of_all = [], []
             budgets: Mapping[Any, Any] = self._cluster.objects.get("PodDisruptionBudget", {})
             for (namespace, name), budget in budgets.items():
                 try:
                     selector = compile_selector(budget.spec.selector)
                 except SelectorError:
                     continue
-                if selector.everything or selector.nothing:
+                if selector.nothing:
                     continue
                 status = budget.status
                 allowed = status.disruptions_allowed if status is not None else 0
                 disrupted = frozenset(status.disrupted_pods if status is not None else ())
-                self._known.append(DisruptionBudget(namespace, name, selector, allowed, disrupted))
+                found = self._of_all if selector.everything else self._known
+                found.append(DisruptionBudget(namespace, name, selector, allowed, disrupted))
         return self._known
