@@ -696,6 +696,57 @@ def test_a_restricted_reservation_is_enlarged_for_all_replicas(kind: str) -> Non
     assert len(pods_of(followed(objects, larger.change)).running) == 2
 
 
+OWNERS = {
+    "its ReplicaSet": ("Deployment", "web", "its pods are controlled by its ReplicaSet web-"),
+    "its name misspelt": ("Deployment", "wbe", "did you mean web? Its pods are controlled by its Rep"),
+    "a former ReplicaSet": (
+        "ReplicaSet",
+        "web-64b87b7b78",
+        "the pods of Deployment web are controlled by its ReplicaSet web-",
+    ),
+    "the wrong kind": (
+        "ReplicaSet",
+        "web",
+        "the pods of Deployment web are controlled by its ReplicaSet web-",
+    ),
+}
+
+
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("name", OWNERS)
+def test_owners_of_a_reservation_that_mean_a_deployment(name: str, once: bool) -> None:
+    """What a reservation for one pod leaves is free for the other one once it was used."""
+    kind, owner, why = OWNERS[name]
+    raw = with_ports("Deployment", 2)
+    raw["spec"]["template"]["spec"] = pod("x", "2")["spec"]
+    controller = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "namespace": "default"}
+    owners = [{"controller": controller}]
+    peak = reservation("peak", "4", owners=owners, allocateOnce=once)
+    objects = at_rest(node("n0", cpu="5"), peak, raw)
+    report = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment"))
+    assert report.details[0].startswith(
+        f"reservation peak is for pods of {kind} default/{owner}; {why}"
+    )
+    first = report.advice[0]
+    assert first.text.startswith(
+        f"name pods with app=web instead of {kind} {owner} in spec.owners of reservation peak"
+    )
+    assert first.text.endswith("; then both pods fit: n0")
+    assert len(pods_of(followed(objects, first.change)).running) == 2
+
+
+def test_owners_that_mean_another_replica_set() -> None:
+    raw = with_ports("Deployment", 2)
+    raw["spec"]["template"]["spec"] = pod("x", "2")["spec"]
+    other = with_ports("ReplicaSet", 0)
+    other["metadata"]["name"] = "web-1"
+    controller = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1"}
+    peak = reservation("peak", "4", owners=[{"controller": controller}], allocateOnce=False)
+    objects = at_rest(node("n0", cpu="5"), peak, other, raw)
+    report = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment"))
+    assert not any("CorrectOwner" in each.change["actions"] for each in report.advice)
+
+
 # Objects of a run
 
 

@@ -7,7 +7,7 @@ end if it then reclaims them for other queues. A pod is ready once it has a node
 is deleted. Everything is undone in the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -460,6 +460,7 @@ class _DryRun(WorkloadControllers):
         with started_before(snapshot, first) as others, placed(snapshot, own, backfilled=True) as found:
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
+            used = list(self._used_up(pod for pod, _, _ in places))
         for pod, node, annotations in places:
             if pod.reservation is not None:
                 raw = snapshot.find(RESERVATION, pod.name)
@@ -473,7 +474,18 @@ class _DryRun(WorkloadControllers):
                 self._objects.store.update(_key(raw), bound)
             else:
                 self._apply(create(POD, bound))
+        self._apply(*used)
         return any(pod.uid in names for pod, _, _ in places)
+
+    def _used_up(self, pods: Iterable[PodRecord]) -> Iterator[ObjectChange]:
+        """The end of the reservations for one pod that these are allocated from, which releases what
+        they leave."""
+        for pod in pods:
+            known = self._snapshot.cluster.reservations.known.get(pod.reservation_uid)
+            if known is not None and known.object.spec.once:
+                raw = self._snapshot.find(RESERVATION, known.name)
+                body = {"status": {"phase": "Succeeded"}}
+                yield from [patch(RESERVATION, raw, body)] if raw is not None else []
 
     def _lose(self) -> bool:
         """Ends own pods that the scheduler then reclaims for other queues; whether there are any."""

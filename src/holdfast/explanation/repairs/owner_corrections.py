@@ -8,7 +8,8 @@ from typing import NamedTuple
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.facts.holders import held_for
 from holdfast.explanation.facts.near_owners import NearOwner, near_owner
-from holdfast.explanation.facts.pod_owners import workload_of
+from holdfast.explanation.facts.pod_owners import PodOwner, controller_of, workload_of
+from holdfast.explanation.facts.workload_dry_runs import REPLICA_SET
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -139,17 +140,37 @@ def _controller(
     if own is None or raw is None or given.get("namespace") not in (None, "", pod.namespace):
         return None
     above = workload_of(snapshot, raw)
-    if given.get("kind") == "Deployment" and own.kind == "ReplicaSet" and above is not None:
-        labels = {key: value for key, value in pod.cls.labels.items() if key != _TEMPLATE_HASH}
-        if above.info.kind != "Deployment" or above.name != given["name"] or not labels:
-            return None
-        why = f"its pods are controlled by its ReplicaSet {own.name}, so this matches none"
-        shown = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-        text = f"name pods with {shown} instead of Deployment {given['name']}"
-        right = {"object": {"namespace": pod.namespace}, "labelSelector": {"matchLabels": labels}}
-        return _CorrectedOwner(why, text, right)
     if given.get("kind") == own.kind and nearest(given["name"], [own.name]):
         why = f"the pod is controlled by {own.kind} {own.name}; did you mean that?"
         text = f"name {own.kind} {own.name} instead of {given['name']}"
         return _CorrectedOwner(why, text, {**owner, "controller": {**given, "name": own.name}})
+    if own.kind == "ReplicaSet" and above is not None and above.info.kind == "Deployment":
+        labels = {key: value for key, value in pod.cls.labels.items() if key != _TEMPLATE_HASH}
+        if labels and (why := _missed_deployment(snapshot, given, own.name, above)):
+            shown = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            text = f"name pods with {shown} instead of {given['kind']} {given['name']}"
+            right = {"object": {"namespace": pod.namespace}, "labelSelector": {"matchLabels": labels}}
+            return _CorrectedOwner(why, text, right)
     return None
+
+
+def _missed_deployment(
+    snapshot: ClusterSnapshot, given: Raw, replica_set: str, deployment: PodOwner
+) -> str:
+    """Why an owner that seems to mean the pods of a Deployment matches none; empty if it means
+    others."""
+    name, own = given["name"], f"controlled by its ReplicaSet {replica_set}"
+    sets = {raw["metadata"]["name"]: raw for raw in snapshot.all(REPLICA_SET)}
+    if given.get("kind") == "Deployment":
+        if name == deployment.name:
+            return f"its pods are {own}, so this matches none"
+        is_other = any(controller_of(raw).get("name") == name for raw in sets.values())
+        if is_other or not nearest(name, [deployment.name]):
+            return ""
+        return f"did you mean {deployment.name}? Its pods are {own}, so that would match none either"
+    above = controller_of(sets[name]).get("name") if name in sets else deployment.name
+    is_named_so = deployment.name in (name, name.rpartition("-")[0]) and above == deployment.name
+    if given.get("kind") != "ReplicaSet" or name == replica_set or not is_named_so:
+        return ""
+    whose = f"the pods of Deployment {deployment.name}"
+    return f"{whose} are {own} now, and by another one after every change of its template"
