@@ -120,3 +120,47 @@ def test_more_volumes_than_a_node_can_attach(limit: int, fact: str) -> None:
     claims = [claim(name, "fast") for name in ("d", "e")]
     objects = cluster_with(node("n1"), csi_node, storage_class("fast"), *claims, using("d", "e"))
     assert fact in report_on_pending(objects).details
+
+
+# Claims that do not exist
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["daat", "lgos"], "set claimName: data instead of daat and claimName: logs instead of lgos"),
+        (
+            ["daat", "other"],
+            "set claimName: data instead of daat and create PersistentVolumeClaim default/other and "
+            "have it bound",
+        ),
+        (
+            ["one", "other"],
+            "create PersistentVolumeClaim default/one and have it bound and create "
+            "PersistentVolumeClaim default/other and have it bound",
+        ),
+        (
+            ["old", "other"],
+            "create PersistentVolumeClaim default/other and have it bound and use the storage class "
+            "fast instead of fsat in claim old (delete and create it again)",
+        ),
+        (
+            ["old", "older"],
+            "use the storage class fast instead of fsat in claim old (delete and create it again) and "
+            "use the storage class fast instead of fasst in claim older (delete and create it again)",
+        ),
+    ],
+)
+def test_several_claims_that_are_missing_or_have_no_class(names: list[str], text: str) -> None:
+    claims = [claim(*each) for each in (("data", "fast"), ("logs", "fast"), ("old", "fsat"))]
+    if "older" in names:
+        claims.append(claim("older", "fasst"))
+    objects = cluster_with(node("n1"), storage_class("fast"), *claims, using(*names))
+    advice = report_on_pending(objects).advice[0]
+    assert advice.text == f"{text}; then it fits n1"
+
+
+def test_each_missing_claim_is_named() -> None:
+    objects = cluster_with(node("n1"), using("one", "other"))
+    missing = "PersistentVolumeClaim default/{} does not exist"
+    assert report_on_pending(objects).details == [missing.format("one"), missing.format("other")]

@@ -9,6 +9,7 @@ from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_AN
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor, actions_of
 from holdfast.explanation.advice.claim_bindings import ClaimBinding, ways_to_a_volume
+from holdfast.explanation.advice.misspellings import corrected_classes
 from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.claim_volumes import (
@@ -53,8 +54,8 @@ def consider_missing_volumes(
 ) -> Iterator[str]:
     """Facts about the claims and volumes that a rejection is about; proposes what would help."""
     missing = _NO_CLAIM.findall(message)
-    for name in missing:
-        yield from _no_claim(snapshot, subject, pod, name, advisor)
+    if missing:  # the message names the first one
+        yield from _no_claims(snapshot, subject, pod, _missing(snapshot, pod) or missing, advisor)
     for name in (*_NO_VOLUME.findall(message), *_LOST.findall(message)):
         yield from _no_volume(snapshot, pod, name, advisor)
     for name in _DELETED.findall(message):
@@ -91,35 +92,53 @@ def _unbound(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[tuple[str, R
 # Claims
 
 
-def _no_claim(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, name: str, advisor: Advisor
+def _missing(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
+    """The claims of the pod that do not exist."""
+    names = dict.fromkeys(claims_of(snapshot, pod))
+    return [name for name in names if snapshot.find(CLAIM, name, pod.namespace) is None]
+
+
+def _no_claims(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, names: list[str], advisor: Advisor
 ) -> Iterator[str]:
-    claims = (each["metadata"] for each in snapshot.all(CLAIM))
+    claims = [each["metadata"] for each in snapshot.all(CLAIM)]
     known = [each["name"] for each in claims if each.get("namespace") == pod.namespace]
-    claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
-    elsewhere = sorted(
-        str(each["metadata"].get("namespace"))
-        for each in snapshot.all(CLAIM)
-        if each["metadata"]["name"] == name
-    )
-    where = f"; there is one of that name in namespace {few(elsewhere)}" if elsewhere else ""
-    yield f"{claim} does not exist{did_you_mean(name, known) or where}"
-    for near in nearest(name, known):
-        objects = spec_changes(snapshot, subject, _naming(name, near))
-        text = f"set claimName: {near} instead of {name}"
-        advisor.propose(repair(text, "UseClaim", objects))
-    objects = bound_claim(snapshot, name, pod.namespace)
-    advisor.propose(repair(f"create {claim} and have it bound", "CreateClaim", objects))
+    right, created = dict[str, str](), list[Repair]()
+    for name in names:
+        claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
+        elsewhere = sorted(str(each.get("namespace")) for each in claims if each["name"] == name)
+        where = f"; there is one of that name in namespace {few(elsewhere)}" if elsewhere else ""
+        yield f"{claim} does not exist{did_you_mean(name, known) or where}"
+        objects = bound_claim(snapshot, name, pod.namespace)
+        made = repair(f"create {claim} and have it bound", "CreateClaim", objects)
+        created.append(made)
+        near = nearest(name, known)
+        right |= {name: near[0]} if near else {}
+        for each in near if len(names) == 1 else ():
+            advisor.propose(_named(snapshot, subject, {name: each}))
+    # Each of them is needed; and so is the right class of those that exist.
+    named = [_named(snapshot, subject, right)] if right else []
+    others = [made for name, made in zip(names, created, strict=True) if name not in right]
+    classes = [each[0] for each in corrected_classes(snapshot, subject, pod) if each]
+    for repairs in ([*named, *others], created):
+        if not advisor.propose(*repairs) and classes:
+            advisor.propose(*repairs, *classes)
 
 
-def _naming(name: str, near: str) -> Callable[[Raw], Raw]:
-    """The volumes with another claim in place of one."""
+def _named(snapshot: ClusterSnapshot, subject: Subject, right: dict[str, str]) -> Repair:
+    """The pod with other claims in place of these."""
+    text = " and ".join(f"claimName: {near} instead of {name}" for name, near in right.items())
+    return repair(f"set {text}", "UseClaim", spec_changes(snapshot, subject, _naming(right)))
+
+
+def _naming(right: dict[str, str]) -> Callable[[Raw], Raw]:
+    """The volumes with other claims in place of these."""
 
     def edit(spec: Raw) -> Raw:
         volumes = copy.deepcopy(spec.get("volumes") or [])
         for source in (each.get("persistentVolumeClaim") or {} for each in volumes):
-            if source.get("claimName") == name:
-                source["claimName"] = near
+            if (name := source.get("claimName")) in right:
+                source["claimName"] = right[name]
         return {"volumes": volumes}
 
     return edit

@@ -43,7 +43,7 @@ def consider_misspellings(
         *_spread_keys(snapshot, subject, pod),
         *_resources(snapshot, subject, pod),
         *_gpus(snapshot, subject, pod),
-        *_storage_classes(snapshot, subject, pod),
+        *corrected_classes(snapshot, subject, pod),
         *([each] for each in corrected_units(snapshot, subject, pod)),
     ]
     helpful = [each for same in found for each in same if advisor.propose(each)]
@@ -68,7 +68,7 @@ def corrections(
     elif plugin == "LimitAware":
         yield from corrected_units(snapshot, subject, pod)
     elif plugin == "VolumeBinding":
-        yield from (each for same in _storage_classes(snapshot, subject, pod) for each in same)
+        yield from (each for same in corrected_classes(snapshot, subject, pod) for each in same)
 
 
 # Schedulers
@@ -164,10 +164,12 @@ def _renamed(spec: Raw, name: str, needed: list[str]) -> Raw:
 # Storage classes
 
 
-def _storage_classes(
+def corrected_classes(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord
 ) -> Iterator[list[Repair]]:
-    """Claims of the pod with the nearest storage class, or as their template is now."""
+    """Claims of the pod with the nearest storage class, or as their template is now; those of several
+    claims as one change, since none of them is enough."""
+    found: list[list[Repair]] = []
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         wrong = str(((raw or {}).get("spec") or {}).get("storageClassName") or "")
@@ -176,11 +178,18 @@ def _storage_classes(
             continue
         if (again := made_again(snapshot, subject, raw)) is not None:
             bound = bound_at_once(snapshot, pod, name, again.objects)
-            yield [repair(again.where, "ReplaceClaim", [*again.objects, *bound])]
+            found.append([repair(again.where, "ReplaceClaim", [*again.objects, *bound])])
         else:
-            yield [
-                _reclassed(snapshot, subject, pod, raw, wrong, near) for near in nearest(wrong, known)
-            ]
+            nearest_ones = nearest(wrong, known)
+            found.append(
+                [_reclassed(snapshot, subject, pod, raw, wrong, near) for near in nearest_ones]
+            )
+    if len(found) == 1:
+        yield found[0]
+    elif found and all(found):
+        text = " and ".join(dict.fromkeys(each[0].text for each in found))
+        objects = [change for each in found for change in each[0].change.objects]
+        yield [repair(text, "ReplaceClaim", objects)]
 
 
 def _reclassed(
