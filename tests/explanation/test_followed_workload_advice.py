@@ -430,6 +430,35 @@ def test_smaller_requests_beside_others_that_wait(name: str) -> None:
     assert len(after.updated) == len(after.running) == after.wanted
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize(
+    ("cpu", "replicas", "other", "victims", "smaller"),
+    [("2", 5, "4", 2, "800m"), ("4", 3, "3", 1, "1666m")],
+)
+def test_smaller_requests_while_another_queue_reclaims(
+    cpu: str, replicas: int, other: str, victims: int, smaller: str, is_begun: bool
+) -> None:
+    """Pods that terminate have ended by then, and the pod for which they do has started."""
+    raw = rolled_out(cpu, replicas, 1, 1)
+    objects = at_rest(node("n0", cpu="8"), queue("a"), queue("b"), raw)
+    other_pod = of_queue("o", other, "b")
+    other_pod["metadata"] |= {"uid": "o", "creationTimestamp": format_time(NOW)}
+    other_pod["spec"]["schedulerName"] = "default-scheduler"
+    other_pod["status"] = {"phase": "Pending"}
+    if is_begun:
+        other_pod["status"]["nominatedNodeName"] = "n0"
+        placed = [r for r in objects if r["kind"] == "Pod" and r["spec"].get("nodeName")]
+        for each in placed[:victims]:
+            each["metadata"] |= {"deletionTimestamp": format_time(NOW + 30)}
+            each["metadata"] |= {"deletionGracePeriodSeconds": 30}
+    objects.append(other_pod)
+    first = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment")).advice[0]
+    assert first.text.startswith(f"request at most {smaller} cpu instead of {cpu}, in the template")
+    assert first.text.endswith(f"; then all {replicas} pods fit: n0")
+    after = pods_of(followed(objects, first.change))
+    assert len(after.updated) == len(after.running) == replicas
+
+
 IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
 TRIED_BEFORE = {
     "one": (

@@ -43,6 +43,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     edits_strategy,
     has_rivals,
     parts_of,
+    unchanged_run,
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.repair import Repair, edits_migration
@@ -189,7 +190,8 @@ class Advisor:
         made, deleted = self._with_deletions(change)
         if nodes and self._parts is not None and not start.evicts:
             made, more, fitting = with_rollout(self.snapshot, self._parts, made)
-            is_old = not fitting.started and fitting.total and fitting.running > self._unchanged.running
+            before = self._before(made)
+            is_old = not fitting.started and fitting.total and fitting.running > before.running
             if not (fitting.started or is_old) or fitting.lost or not self._is_more(fitting, made):
                 nodes = []
             if more and END_OLD_PODS in self.actions:
@@ -203,7 +205,7 @@ class Advisor:
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
-            nodes, result = fitting.nodes or nodes, self._result(fitting)
+            nodes, result = fitting.nodes or nodes, self._result(fitting, made)
         if "EndPods" in change.actions and isinstance(self.goal, Subject) and not start.evicts:
             result += replacements_text(self.snapshot, change, self.goal, nodes[0])
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
@@ -221,12 +223,13 @@ class Advisor:
         self._found[text] = ranked
         return True
 
-    def _result(self, fitting: Fitting) -> str:
+    def _result(self, fitting: Fitting, change: ClusterChange) -> str:
         """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
         if fitting.started:
             return fitting_text(fitting)
         runs = f"{fitting.running} of its pods {plural(fitting.running, 'runs', 'run')}"
-        return f"; then {runs} instead of {self._unchanged.running}, but its rollout does not complete"
+        before = self._before(change).running
+        return f"; then {runs} instead of {before}, but its rollout does not complete"
 
     def propose_forecast(self, found: ForecastStart) -> bool:
         """Advises to wait for as long as the forecast says, which has tried it."""
@@ -281,14 +284,26 @@ class Advisor:
     def _is_more(self, fitting: Fitting, change: ClusterChange) -> bool:
         """Whether more pods of the workload run with the change, also once all are replaced, if its
         rollout stops before that."""
-        if not fitting.is_more_than(self._unchanged):
+        before = self._before(change)
+        if not fitting.is_more_than(before):
             return False
         if fitting.is_all or self._parts is None:
             return True
         replaced = all_replaced(self._parts, change)
         if replaced is change:
             return True
-        return dry_run(self.snapshot, self._parts, replaced).is_more_than(self._unchanged)
+        return dry_run(self.snapshot, self._parts, replaced).is_more_than(before)
+
+    def _before(self, change: ClusterChange) -> Fitting:
+        """How many pods of the workload have a node without the change: waiting is compared with now,
+        other changes with what is once pods that terminate have ended."""
+        return self._unchanged if change.until is not None else self._unchanged_later
+
+    @cached_property
+    def _unchanged_later(self) -> Fitting:
+        if self._parts is None or not self._parts.terminating:
+            return self._unchanged
+        return unchanged_run(self.snapshot, self._parts)
 
     @cached_property
     def _unchanged(self) -> Fitting:

@@ -93,8 +93,13 @@ class WorkloadParts(NamedTuple):
 
     @property
     def running(self) -> int:
-        """How many of its pods have a node."""
-        return sum(map(_has_node, self.pods))
+        """How many of its pods have a node, and do not terminate."""
+        return sum(_has_node(raw) and not _terminates(raw) for raw in self.pods)
+
+    @property
+    def terminating(self) -> list[Raw]:
+        """Its pods that are being deleted and still have the capacity of a node."""
+        return [raw for raw in self.now if _has_node(raw) and _terminates(raw)]
 
     @property
     def is_rolling(self) -> bool:
@@ -212,10 +217,18 @@ def _owned(objects: SnapshotObjects, workload: Raw) -> tuple[list[Raw], list[Raw
 
 def dry_run(snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange) -> Fitting:
     """How many of the workload's pods get a node with the change. What follows from it for these pods
-    is left to the controllers."""
+    is left to the controllers. Its pods that terminate have ended, unless the change is to wait until
+    some time, or there is none."""
     with ExitStack() as stack:
         stack.enter_context(at_time(snapshot, change.until))
         return _DryRun(snapshot, parts, change, stack).result()
+
+
+def unchanged_run(snapshot: ClusterSnapshot, parts: WorkloadParts) -> Fitting:
+    """How many of the workload's pods get a node if nothing is changed, once those that terminate have
+    ended."""
+    ended = [change for raw in parts.terminating for change in _ended(snapshot, raw)]
+    return dry_run(snapshot, parts, ClusterChange((), tuple(ended)))
 
 
 def edits_strategy(parts: WorkloadParts, change: ClusterChange) -> bool:
@@ -346,14 +359,16 @@ class _DryRun(WorkloadControllers):
         deleted = {each.name for each in others if each.info is POD and each.operation == DELETE}
         self._stack.enter_context(applied(snapshot, others))
         known = {raw["metadata"].get("uid") for raw in parts.pods}
+        is_later = bool(change.objects) and change.until is None
+        ending = parts.terminating if is_later else []
         for raw in parts.now:
-            if raw["metadata"].get("uid") not in known:
+            if raw["metadata"].get("uid") not in known or raw in ending:
                 self._apply(*_ended(snapshot, raw))
         there = {raw["metadata"].get("uid") for raw in parts.now}
         for raw in parts.pods:
             if raw["metadata"].get("uid") not in there:
                 self._apply(create(POD, raw))
-        loaded = [*self._read(), *map(_ready, parts.pods)]
+        loaded = [*self._read(), *(_ready(raw) for raw in parts.pods if raw not in ending)]
         loaded += [_counted(raw, parts.pods) for raw in parts.owned]
         loaded += [parts.before] if parts.before is not None else []
         self._objects.store.load((_key(raw), _versioned(raw)) for raw in loaded)
@@ -580,6 +595,10 @@ def _versioned(raw: Raw) -> Raw:
 
 def _has_node(raw: Raw) -> bool:
     return bool((raw.get("spec") or {}).get("nodeName"))
+
+
+def _terminates(raw: Raw) -> bool:
+    return "deletionTimestamp" in raw["metadata"]
 
 
 def _ready(pod: Raw) -> Raw:
