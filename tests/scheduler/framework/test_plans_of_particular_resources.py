@@ -17,6 +17,7 @@ from holdfast.api.times import format_time, parse_time
 
 BEGIN = parse_time("2026-01-01T00:00:00Z")
 HOUR = 3600
+DISK = {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]}
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
 
 
@@ -49,6 +50,7 @@ def _numa_nodes(name: str) -> list[Raw]:
 
 
 KINDS = {
+    "disk": Kind(lambda name: [node(name, 16)], DISK, {"cpu": 1}, []),
     "port": Kind(lambda name: [node(name, 16)], {"ports": [80]}, {"cpu": 1}, []),
     "device": Kind(_half_gpus, {}, {"koordinator.sh/gpu": 60}, []),
     "numa": Kind(_numa_nodes, {}, {"cpu": 2}, []),

@@ -457,9 +457,6 @@ def add_calendar_filter(
         def reasons(view: View) -> list[Reason]:
             return [Reason(PLANNED, barred(view))]
 
-        order = profile.filter_order
-        place = sum(order.get(name, -1) < order[CALENDAR_FILTER] for name, _ in filters)
-
         # Rows of one kind have equal amounts planned; most have none.
         def kind(row: int) -> tuple[tuple[tuple[int, int], ...], bool] | None:
             if not calendar.has(row):
@@ -467,6 +464,44 @@ def add_calendar_filter(
             blocked = tuple(sorted(needed(row).items()))
             return blocked, bars(row)
 
-        made = Filter(passes, reasons, Scope.USAGE, kind=kind)
-        filters.insert(place, (CALENDAR_FILTER, made))
+        _insert(Filter(passes, reasons, Scope.USAGE, kind=kind), profile, filters)
     return [Settled(lambda: (bool(calendar), cls.id in calendar.late))]
+
+
+def add_planned_volumes_filter(
+    cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
+) -> list[Version]:
+    """As `add_calendar_filter`, of planned reservations with volumes, for a class with volumes: the
+    same class without volumes is compared with what else is planned."""
+    calendar, planner, nodes = cluster.reservations.calendar, cluster.jobs.planner, cluster.nodes
+    if calendar and (not cls.is_planned or cls.id in calendar.late):
+
+        def bars(row: int) -> bool:
+            pods = [each.reservation.pod for each in calendar.on(row)]
+            if not any(pod is not None and pod.cls.volumes for pod in pods):
+                return False
+            return planner.is_in_the_way(cls, row, pods_end=cls.pre_allocation)
+
+        def barred(view: View) -> Cells:
+            if isinstance(view.rows, int):
+                return bars(view.rows)
+            found = np.zeros(nodes.capacity, dtype=np.bool_)
+            for row in calendar.rows():
+                found[row] = bars(row)
+            return view.take(found)
+
+        def passes(view: View) -> Cells:
+            return view.negate(barred(view))
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(PLANNED, barred(view))]
+
+        _insert(Filter(passes, reasons, Scope.USAGE), profile, filters)
+    return [Settled(lambda: (bool(calendar), cls.id in calendar.late))]
+
+
+def _insert(made: Filter, profile: Profile, filters: list[tuple[str, Filter]]) -> None:
+    """Inserts a filter on planned reservations in the profile's order."""
+    order = profile.filter_order
+    place = sum(order.get(name, -1) < order[CALENDAR_FILTER] for name, _ in filters)
+    filters.insert(place, (CALENDAR_FILTER, made))

@@ -21,6 +21,7 @@ from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import All, One
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.compiled_class import add_planned_volumes_filter
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE, Bools, Ints
 from holdfast.scheduler.framework.guarded import guarded_filters
 from holdfast.scheduler.framework.interface import Filter, Need, Scope, everywhere
@@ -136,6 +137,8 @@ class VolumeColumn(ClassColumn):
 
     def _compile(self) -> None:
         answers = self._ask(self._profile.volume_filters)
+        planned = add_planned_volumes_filter(self._cluster, self._profile, self.cls, answers.filters)
+        answers.versions += [(None, version) for version in planned]
         answers.score_by(self._profile.volume_scorers)
         self._keep_answers(answers)
         self._has_own_scores = answers.scores
