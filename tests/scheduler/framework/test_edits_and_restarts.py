@@ -32,10 +32,14 @@ from harness.objects import (
 )
 from harness.objects import pod_group as volcano_group
 from harness.world import World
-from scheduler.reservations.preempting_reservations import high, low
+from scheduler.reservations.preempting_reservations import TRIO, high, low, member
 
 SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 NOT_PREEMPTABLE = {"volcano.sh/preemptable": "false"}
+SELECTS = {
+    "scheduling.koordinator.sh/reservation-affinity": '{"reservationSelector": {"tier": "gold"}}'
+}
+PAIR = {**TRIO, "min-available": 2, "total-number": 2}
 PRIORITY = "koordinator.sh/priority"
 
 N = node("n", cpu="4")
@@ -114,9 +118,13 @@ def gang_with_spared_mate(**more: Any) -> list[Raw]:
     return [N, M, pod_group("g", 2, **more), on(victim), on(mate, "m")]
 
 
+def in_default(raw: Raw) -> Raw:
+    raw["metadata"]["namespace"] = "default"
+    return raw
+
+
 def core_gang(**more: Any) -> list[Raw]:
-    group = core_group("g", 2, **more)
-    group["metadata"]["namespace"] = "default"
+    group = in_default(core_group("g", 2, **more))
     victim, mate = core_pods("g", 2, cpu=1)
     victim["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
     mate["metadata"]["labels"] = SPARED
@@ -303,6 +311,21 @@ QUEUES = {
         [preemptor(annotations=in_queue("a"))],
         edit("Pod", "v", metadata__labels={}),
     ),
+    "its capability": Case(
+        [LARGE, queue("a", capability={"cpu": "1"})],
+        [pod("p", cpu="2", annotations=in_queue("a"))],
+        edit("Queue", "a", spec__capability={"cpu": "4"}),
+    ),
+    "it is open": Case(
+        [LARGE, queue("a", state="Closed")],
+        [pod_group("g", 2, queue="a"), *gang("g", 2)],
+        edit("Queue", "a", status={"state": "Open"}),
+    ),
+    "the guarantee of another": Case(
+        [N, queue("a"), queue("b", guarantee={"resource": {"cpu": "3"}})],
+        [pod("p", cpu="2", annotations=in_queue("a"))],
+        edit("Queue", "b", spec__guarantee={"resource": {"cpu": "1"}}),
+    ),
     "a mate in a full queue": Case(
         [*gang_with_spared_mate(queue="a"), queue("a", capability={"cpu": "5"})],
         [preemptor(annotations=in_queue("a"))],
@@ -320,6 +343,20 @@ PREEMPTORS = {
         [N, priority_class("high", 20), on(pod("v", cpu="4", priority=15))],
         [pod_group("g", 2), *gang("g", 2, 2)],
         edit("PodGroup", "g", spec__priorityClassName="high"),
+    ),
+    "the size of a gang of reservations": Case(
+        [node("n", cpu="8"), low("low-0"), low("low-1")],
+        [member("high-0", TRIO), member("high-1", TRIO)],
+        edit(
+            "Reservation",
+            "high-1",
+            metadata__annotations=dict(member("high-1", PAIR)["metadata"]["annotations"]),
+        ),
+    ),
+    "minCount of a core PodGroup": Case(
+        [N, on(pod("v", cpu="4"))],
+        [in_default(core_group("g", 2, priority=10)), *core_pods("g", 2, cpu=4, priority=10)],
+        edit("PodGroup", "g", spec__schedulingPolicy={"gang": {"minCount": 1}}),
     ),
     "the priority of a reservation": Case(
         [N, low(priority=20)],
@@ -342,6 +379,21 @@ PREEMPTORS = {
 }
 
 OWNERS = {
+    "its size, for others": Case(
+        [N, reservation("r", app="b", allocateOnce=False)],
+        [pod("p", cpu="2", app="a")],
+        edit("Reservation", "r", spec__template=reservation("r", "1", app="b")["spec"]["template"]),
+    ),
+    "its size, for owners": Case(
+        [N, reservation("r", "2", allocateOnce=False, allocatePolicy="Restricted")],
+        [pod("p", cpu="3", app="a")],
+        edit("Reservation", "r", spec__template=reservation("r", "4")["spec"]["template"]),
+    ),
+    "its end": Case(
+        [N, reservation("r", app="b", allocateOnce=False)],
+        [pod("p", cpu="2", app="a")],
+        edit("Reservation", "r", spec__ttl="1s"),
+    ),
     "owners": Case(
         [N, reservation("r", app="b", allocateOnce=False)],
         [pod("p", cpu="2", app="a")],
@@ -361,6 +413,16 @@ OWNERS = {
         [N, reservation("r", allocateOnce=False)],
         [pod("p", cpu="2", app="b")],
         edit("Pod", "p", metadata__labels={"app": "a"}),
+    ),
+    "owners, of a gang": Case(
+        [N, reservation("r", app="b", allocateOnce=False)],
+        [pod_group("g", 2), *gang("g", 2, app="a")],
+        edit("Reservation", "r", spec__owners=owners("a")),
+    ),
+    "its labels": Case(
+        [N, reservation("r", allocateOnce=False)],
+        [pod("p", cpu="2", app="a", annotations=SELECTS)],
+        edit("Reservation", "r", metadata__labels={"tier": "gold"}),
     ),
     "owners, of a device": Case(
         holding_device(app="b"), device_owner(), edit("Reservation", "r", spec__owners=owners("a"))
