@@ -11,6 +11,7 @@ from harness.claim_objects import (
     claiming_pod,
     device_class,
     request,
+    resource_claim,
     resource_slice,
 )
 from harness.driver import Driver
@@ -240,3 +241,61 @@ def test_a_hold_is_released_when_the_device_of_its_pod_is_withdrawn(slice_: dict
     assert played.reasons("wants").count("Released") == 1
     assert _waiting(played) == []
     assert played.times("wants") == [None]
+
+
+def _two_starving(devices: int, slice_: dict[str, Any], **more: Any) -> list[Raw]:
+    """Each node will have capacity for one of the pods; there are so many devices."""
+    there = [pod(f"there-{n}", 4, nodeName=n, runs_for="100s") for n in ("n1", "n2")]
+    wants = [claiming_pod(name, cpu=3, **ONE, **more) for name in ("first", "second")]
+    claims = [device_class(), claim_template("one", request())]
+    slices = [resource_slice(pool=f"pool-{i}", **slice_) for i in range(devices)]
+    return [node("n1", 6), node("n2", 6), *there, *claims, *slices, *wants]
+
+
+@pytest.mark.parametrize("restart", [[], [step("15s", restart="scheduler")]])
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_there_are_as_many_holds_as_free_devices(
+    devices: int, slice_: dict[str, Any], restart: list[Raw]
+) -> None:
+    played = play(_two_starving(devices, slice_), restart, config=everything(**SOON), until=90)
+    assert [name for _, name in made(played)] == ["first", "second"][:devices]
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
+    text = (
+        "the devices for the claims of Pod/default/second are in use, or will be by pods that capacity"
+        " is held for; no capacity was reserved"
+    )
+    assert dict.fromkeys(said) == ({} if devices == 2 else {text: None})
+
+
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+def test_a_device_is_for_the_next_pod_once_the_first_is_gone(slice_: dict[str, Any]) -> None:
+    gone = step("20s", delete={"kind": "Pod", "name": "first"})
+    played = play(_two_starving(1, slice_), gone, config=everything(**SOON), until=150)
+    assert made(played) == [(10.0, "first"), (20.0, "second")]
+    assert played.times("second") == [100]
+
+
+@pytest.mark.parametrize("slice_", [ON_NODE, ON_NETWORK])
+def test_the_younger_hold_is_released_when_one_device_of_two_is_withdrawn(
+    slice_: dict[str, Any],
+) -> None:
+    gone = step("20s", delete={"kind": "ResourceSlice", "name": "pool-1-slice"})
+    played = play(_two_starving(2, slice_), gone, config=everything(**SOON), until=90)
+    assert [name for _, name in made(played)] == ["first", "second"]
+    assert len(_waiting(played)) == 1
+
+
+def test_pods_that_share_a_claim_need_its_device_once() -> None:
+    wants = [claiming_pod(name, "shared", cpu=3) for name in ("first", "second")]
+    there = pod("there", 4, nodeName="n1", runs_for="100s")
+    claims = [device_class(), resource_slice("n1"), resource_claim("shared", request())]
+    played = play(node("n1", 6), there, claims, wants, config=everything(**SOON), until=150)
+    assert [name for _, name in made(played)] == ["first", "second"]
+    assert played.times("first", "second") == [100, 100]
+
+
+def test_no_capacity_is_held_for_a_gang_with_too_few_devices() -> None:
+    given = _two_starving(1, ON_NETWORK, group="g")
+    played = play(given, pod_group("g", 2), config=everything(**SOON), until=90)
+    assert made(played) == []

@@ -354,7 +354,10 @@ class Reserve(Action):
     def _why_not_now(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> str:
         """Why no capacity can be held, though the job fits empty nodes."""
         if (lacks := round_.hold_planner.lacks_devices(tasks)) is not None:
-            return f"the devices for the claims of {lacks.ref} are in use; no capacity was reserved"
+            what = f"the devices for the claims of {lacks.ref} are in use"
+            if round_.hold_planner.has_devices_but_for_holds(lacks):
+                what += ", or will be by pods that capacity is held for"
+            return f"{what}; no capacity was reserved"
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         beside = round_.hold_planner.beside_plans(jobs, tasks, self._percent)
         if not beside:

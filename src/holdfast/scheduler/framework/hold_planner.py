@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.meta import controller_of
 from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
@@ -46,12 +47,16 @@ _ON_AMOUNTS = (NODE_RESOURCES_FIT, STARVATION_FILTER, CALENDAR_FILTER)
 """The filters on amounts, starvation holds and planned reservations."""
 
 
+Place = tuple[PodRecord, int]
+"""A pod, and the row of a hold for it."""
+
+
 class HoldPlan(NamedTuple):
     """The placements and holds that make a job ready, now or later."""
 
     statement: Statement
     """The tasks that fit now, assumed on their nodes."""
-    held: list[tuple[PodRecord, int]]
+    held: list[Place]
     """The other tasks, and the rows to hold capacity on."""
     ready: bool
     """Whether the job is ready without any hold."""
@@ -248,16 +253,21 @@ class HoldPlanner:
         return None
 
     def lacks_devices(self, tasks: list[PodRecord]) -> PodRecord | None:
-        """The first task that no node has free devices for, though some node will."""
+        """The first task that no node has free devices for, beside those for pods with holds, though
+        some node will."""
         feasibility = self.feasibility
         for pod in tasks:
             if (
                 pod.cls.claims
                 and feasibility.rows_once_pods_end(pod).any()
-                and not feasibility.rows(pod).any()
+                and not feasibility.rows(pod, self._holds.pending()).any()
             ):
                 return pod
         return None
+
+    def has_devices_but_for_holds(self, pod: PodRecord) -> bool:
+        """Whether a node has free devices for the pod, without those for pods with holds."""
+        return bool(self.feasibility.rows(pod).any())
 
 
 class HoldSearch:
@@ -292,7 +302,9 @@ class HoldSearch:
             self._marked[rows] = self._held[rows] = True
         self._unavailable_by_slot: dict[int, NDArray[np.int64]] = {}
         self._orders: dict[tuple[int, int], list[int]] = {}
-        self.held: list[tuple[PodRecord, int]] = []
+        self.held: list[Place] = []
+        self._earlier: list[Place] = [] if ignore_holds else self._holds.pending()
+        """The pods that have a hold, or get one in this plan, and its row."""
 
     def row_for(self, profile: Profile, pod: PodRecord) -> int:
         """The row to hold for the pod, or -1. The order of rows is computed once for all pods of a
@@ -311,6 +323,9 @@ class HoldSearch:
 
     def hold(self, pod: PodRecord, row: int) -> None:
         self.held.append((pod, row))
+        self._earlier.append((pod, row))
+        if pod.cls.claims:
+            self._orders.clear()
         self._marked[row] = self._held[row] = True
         hold_amounts = self._feasibility.hold_amounts(pod.cls)
         for slot, kept in self._unavailable_by_slot.items():
@@ -328,7 +343,7 @@ class HoldSearch:
 
     def _ordered(self, profile: Profile, pod: PodRecord) -> list[int]:
         feasibility = self._feasibility
-        among = feasibility.rows(pod) & self._open
+        among = feasibility.rows(pod, self._earlier) & self._open
         for slot, amount in feasibility.hold_amounts(pod.cls).items():
             among &= self._unavailable(slot, pod) + amount <= feasibility.capacity(slot)
         among[self._unfit(pod)] = False
@@ -438,7 +453,8 @@ class HoldFeasibility:
     A starvation hold is a pre-allocation made from its pod, so a node is feasible for it if such a
     reserve pod passes its filters there: they see the node without the pods that end by themselves.
     A hold keeps no devices: when its other resources are free, it would keep them for a pod that cannot
-    start yet. So the devices for the pod's claims must be free now.
+    start yet. So the devices for the pod's claims must be free now, beside those that the pods of
+    earlier holds will get.
     Choosing a node (`HoldSearch`) and keeping a hold (`HoldReconciler`) use the same rule, the latter
     as if the hold and those made after it were not there. So a hold that was just made stays feasible
     until something changes."""
@@ -453,12 +469,12 @@ class HoldFeasibility:
         """The class of the reserve pod for each class of pods."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
-    def rows(self, pod: PodRecord) -> Bools:
+    def rows(self, pod: PodRecord, earlier: Iterable[Place] = ()) -> Bools:
         """The rows that pass every filter but the one on amounts; for amounts compare `hold_amounts`
-        with `capacity`."""
+        with `capacity`. `earlier` are the pods that have a hold or get one before this, and its row."""
         rows = self.rows_once_pods_end(pod)
         if pod.cls.claims and rows.any():
-            rows &= np.asarray(self._has_devices(pod, All(self._nodes)))
+            rows &= np.asarray(self._has_devices(pod, All(self._nodes), self._taken(pod, earlier)))
         return rows
 
     def rows_once_pods_end(self, pod: PodRecord) -> Bools:
@@ -527,7 +543,7 @@ class HoldFeasibility:
             refresh_topology(column)
             passes = self._passes(column, pod, row)
         refresh_topology(column)  # with the holds that were left out
-        if passes and pod.cls.claims and not bool(self._has_devices(pod, One(nodes, row))):
+        if passes and pod.cls.claims and not self._keeps_devices(reservation, pod, row):
             return f"node {name} has no free devices for the claims of its pod"
         return "" if passes else f"node {name} is no longer feasible for its pod"
 
@@ -541,14 +557,46 @@ class HoldFeasibility:
             return False
         return is_suitable(self._cluster, column, row)
 
-    def _has_devices(self, pod: PodRecord, view: View) -> Cells:
+    def _keeps_devices(self, hold: ReservationInfo, pod: PodRecord, row: int) -> bool:
+        """Whether the devices for the claims of a hold's pod are free beside those that the pods of
+        older holds will get, whichever are allocated first."""
+        holds, view = self._cluster.reservations.starvation_holds, One(self._nodes, row)
+        before = [
+            (other, at)
+            for other, at in holds.pending()
+            if (known := holds.of(other)) is not None and known.is_before(hold)
+        ]
+        if self._has_devices(pod, view, self._taken(pod, before)):
+            return True
+        own = self._cluster.claims.taken_by([(pod, row)])
+        return bool(self._has_devices(pod, view)) and all(
+            self._has_devices(other, One(self._nodes, at), [*own, *self._taken(other, before[:i])])
+            for i, (other, at) in enumerate(before)
+            if other.cls.claims
+        )
+
+    def _taken(self, pod: PodRecord, earlier: Iterable[Place]) -> list[DeviceID]:
+        """The devices that earlier pods will get, except those that share a claim with this one."""
+        claims = self._cluster.claims
+        keys = set(claims.pods.keys(pod.uid))
+        others = [
+            (other, row)
+            for other, row in earlier
+            if other is not pod and other.cls.claims
+            if keys.isdisjoint(claims.pods.keys(other.uid))
+        ]
+        return claims.taken_by(others) if others else []
+
+    def _has_devices(self, pod: PodRecord, view: View, taken: Collection[DeviceID] = ()) -> Cells:
         """Whether the devices for the pod's claims are free, by the filter for the pod itself: that for
-        a pre-allocation counts those of pods as free."""
+        a pre-allocation counts those of pods as free. With those in `taken` in use too."""
         column = self._columns.column(self._profiles[pod.scheduler], pod.cls)
         has = view.full(True)
         for name, test in column.guarded_filters:
             if name == DYNAMIC_RESOURCES:
                 has = has & test.passes(view)
+        if taken:
+            has = has & self._cluster.claims.has_devices_beside(pod.cls, view, taken)
         return has
 
     def _column(self, pod: PodRecord) -> ClassColumn:

@@ -18,7 +18,7 @@ from holdfast.api.names import HOLD_LABEL, STARVATION
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, age
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.reservations.owners import OwnerSpecs
@@ -219,6 +219,20 @@ class StarvationHolds:
             pod = self._cluster.pods.get(uid)
             if pod is not None:
                 yield pod
+
+    def pending(self) -> list[tuple[PodRecord, int]]:
+        """The pending pods for which a hold exists or is decided, and its rows, the oldest hold
+        first."""
+        nodes, pods = self._cluster.nodes, self._cluster.pods
+        known = sorted(self._known.values(), key=age)
+        places = [(pod_of(hold), hold.wants_node) for hold in known if hold.uid not in self.dropped]
+        places += [(wanted.pod, wanted.node) for wanted in self.wanted.values()]
+        return [
+            (pod, row)
+            for uid, node in places
+            if (pod := pods.get(uid)) is not None and pod.row < 0
+            if (row := nodes.row(node)) is not None and nodes.alive[row]
+        ]
 
     def rows(self) -> NDArray[np.bool_]:
         """Whether a row has a hold, over all rows; not to be written to."""

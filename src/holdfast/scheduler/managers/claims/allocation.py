@@ -67,6 +67,16 @@ class ClaimsAllocation:
             if not result.admin_access
         ]
 
+    @property
+    def exclusive_devices(self) -> list[DeviceID]:
+        """Those of them that other claims cannot use too."""
+        return [
+            result.device_id
+            for allocation in self.results
+            for result in allocation.devices.results
+            if not result.admin_access and result.share_id is None
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimsRefusal:

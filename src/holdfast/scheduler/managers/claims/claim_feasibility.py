@@ -17,6 +17,7 @@ from holdfast.scheduler.managers.claims.allocation import (
     ClaimsAllocation,
     ClaimsRefusal,
 )
+from holdfast.scheduler.managers.claims.allocator import FEASIBLE
 from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse, is_going
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
@@ -205,6 +206,31 @@ class ClaimFeasibility(ClaimsInUse):
         names = [ClaimName(cls.namespace, "")] * len(request.claims)
         found = self.allocator.allocate(request, row, reduced, names)
         return None if isinstance(found, ClaimsRefusal) else found.devices
+
+    def taken_by(self, pods: Iterable[tuple[PodRecord, int]]) -> list[DeviceID]:
+        """The devices that these pods would get one after the other on these rows, each for itself
+        alone. What a claim gets that pods share is counted once; those get nothing that would not get
+        all they need."""
+        taken: list[DeviceID] = []
+        shared: set[ResourceClaimKey] = set()
+        for pod, row in pods:
+            claims, keys = self.of_class(pod.cls), self.pods.keys(pod.uid)
+            request = None if claims.problem else claims.on(row).request
+            if request is None or not shared.isdisjoint(keys):
+                continue
+            shared.update(keys)
+            names = [ClaimName(pod.namespace, "")] * len(request.claims)
+            found = self.allocator.allocate(request, row, self.use.without((), taken), names)
+            if not isinstance(found, ClaimsRefusal):
+                taken += found.exclusive_devices
+        return taken
+
+    def has_devices_beside(self, cls: PodClass, view: View, taken: Iterable[DeviceID]) -> Cells:
+        """Whether devices can be allocated on each row of a view if these are in use too."""
+        claims = self.of_class(cls)
+        if claims.problem:
+            return view.full(False)
+        return claims.codes(view, self.use.without((), taken)) == FEASIBLE
 
     def _is_usable(self, allocation: AllocationResult, row: int) -> bool:
         """Whether the devices of an allocation can be used from the node of a row."""
