@@ -36,7 +36,7 @@ from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, create, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
@@ -119,7 +119,9 @@ def _no_claims(
     # Each of them is needed; and so is the right class of those that exist.
     named = [_named(snapshot, subject, right)] if right else []
     others = [made for name, made in zip(names, created, strict=True) if name not in right]
-    classes = [each[0] for each in corrected_classes(snapshot, subject, pod) if each]
+    with applied(snapshot, [change for each in named for change in each.change.objects]):
+        then = subject.record(snapshot) or pod
+        classes = [each[0] for each in corrected_classes(snapshot, subject, then) if each]
     for repairs in ([*named, *others], created):
         if not advisor.propose(*repairs) and classes:
             advisor.propose(*repairs, *classes)
