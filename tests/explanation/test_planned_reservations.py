@@ -12,9 +12,11 @@ from explanation.test_situations import (
     DB,
     ESTIMATE,
     N1,
+    QUEUE,
     Row,
     annotated,
     changed,
+    check_applied,
     explained,
     full,
     in_default,
@@ -23,7 +25,7 @@ from explanation.test_situations import (
     snapshot_with,
     world_of,
 )
-from harness.objects import Raw, node, pod, pod_group
+from harness.objects import Raw, node, pod, pod_group, queue
 from harness.scenarios import actions as configured
 from harness.world import World
 from holdfast.api.times import format_time
@@ -120,6 +122,26 @@ def test_plan(name: str) -> None:
     for advice in report.advice:
         after = world_of(changed(list(world.objects.values()), advice.change))
         assert feasible(after) == "True", advice.text
+
+
+QUEUED = {QUEUE: "q"}
+IN_QUEUES: dict[str, list[Raw]] = {
+    "larger than the capability": [pod("p", "6", annotations=QUEUED)],
+    "full": [full("a", "2", "n1", annotations=QUEUED), pod("p", "5", annotations=QUEUED)],
+    "a gang": [
+        in_default(pod_group("g", 2, queue="q")),
+        *(pod(name, "3", group="g") for name in ("p", "p2")),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", IN_QUEUES)
+def test_an_estimate_beside_a_higher_capability(name: str) -> None:
+    """Before the reservation that keeps the capacity of the node is advised to be deleted."""
+    limited = queue("q", capability={"cpu": "5"})
+    row = Row([N1, limited, planned("r", "7"), *IN_QUEUES[name]], ["counts as never ending"], [])
+    estimate, _ = check_applied(row).advice
+    assert estimate.change["actions"] == ["RaiseCapability", "EstimateRunTime"]
 
 
 def test_a_draining_plan_is_explained_by_its_own_node() -> None:

@@ -12,6 +12,7 @@ from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.largest_requests import consider_largest, consider_smaller_members
 from holdfast.explanation.advice.overdue_pods import removal
+from holdfast.explanation.advice.planned_reservations import consider_estimate
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.capacity import requested
@@ -176,6 +177,7 @@ def consider_queue_after(
     for more in options if placing.message else ():
         if not advisor.advice:
             with advisor.about(subject, *before, *more):
+                consider_estimate(snapshot, subject, pod, placing, advisor)
                 consider_nodes(advisor, placing)
 
 
