@@ -16,6 +16,7 @@ from explanation.test_situations import (
     as_they_are,
     changed,
     check,
+    check_applied,
     explained,
     full,
     in_default,
@@ -114,6 +115,31 @@ SITUATIONS: dict[str, Row] = {
         ["LowerMinResources"],
     ),
 }
+
+
+THREE = in_default(pod_group("g", 3, queue="q"))
+SITUATIONS |= {
+    "one of three different members is too large for its queue": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            queue("q", capability={"cpu": "6"}),
+            THREE,
+            pod("p", "2", group="g"),
+            other("3"),
+            pod("r", "4", group="g"),
+        ],
+        ["queue q uses 0 of the 6 cpu of its capability, and the request is 9 cpu"],
+        ["RaiseCapability", "Resize"],
+    ),
+}
+
+
+def test_the_largest_member_becomes_smaller_for_its_queue() -> None:
+    members = [pod("p", "2", group="g"), other("3"), pod("r", "3", "web", group="g")]
+    row = Row([N1, queue("q", capability={"cpu": "7"}), THREE, *members], [], [])
+    _, smaller = check_applied(row).advice
+    assert smaller.text == "default/r: request at most 2 cpu instead of 3; then it fits n1"
 
 
 NO_CLAIM = pod("p", "1", group="g", volumes=using("nope"))

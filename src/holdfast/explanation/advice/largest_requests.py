@@ -129,7 +129,15 @@ def _given(advisor: Advisor) -> Repair | None:
     kind = (*actions_of(*advisor.before), _RESIZE)
     resized = (each for each in advisor.helpful if each.sizes or each.limits)
     given = [each for each in resized if actions_of(each) == kind]
-    return given[-1] if given else None
+    return given[-1] if given and _edits(given[-1], advisor.subject) else None
+
+
+def _edits(change: Repair, subject: Subject) -> bool:
+    """Whether it is a change of the subject, and not of other members."""
+    return any(
+        (each.info, each.name, each.namespace) == (subject.info, subject.name, subject.namespace)
+        for each in change.change.objects
+    )
 
 
 def _fewest_pods(advisor: Advisor, smaller: Repair) -> frozenset[PodName] | None:

@@ -10,6 +10,7 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.gang_repairs import first_of_each_class
 from holdfast.explanation.advice.largest_requests import consider_largest, consider_smaller_members
 from holdfast.explanation.advice.overdue_pods import removal
 from holdfast.explanation.advice.planned_reservations import consider_estimate
@@ -300,7 +301,9 @@ def _smaller(
     """Requests that the queue has left, and that other queues are not guaranteed."""
     queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
     if len(pods) > 1:
-        consider_smaller_members(advisor, pods[0])
+        for each in reversed(first_of_each_class(pods)):  # the largest first
+            with advisor.about(Subject.of(each), *advisor.before):
+                consider_smaller_members(advisor, each)
         return
     asked = asked_by(pods)
     left = dict(asked)
