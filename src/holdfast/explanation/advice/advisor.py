@@ -41,7 +41,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     all_unavailable,
     dry_run,
     edits_strategy,
-    has_rivals,
+    others_wait,
     parts_of,
     unchanged_run,
 )
@@ -264,14 +264,14 @@ class Advisor:
             return dry_run(self.snapshot, self._parts, made).is_all
         if dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all:
             return True
-        if not self.has_rivals:
+        if not self.others_wait:
             return False
         return with_rollout(self.snapshot, self._parts, made)[2].is_all
 
     @cached_property
-    def has_rivals(self) -> bool:
+    def others_wait(self) -> bool:
         """Whether other pods may take what the pods of the workload free."""
-        return self._parts is not None and has_rivals(self.snapshot, self._parts)
+        return self._parts is not None and others_wait(self.snapshot, self._parts)
 
     def replicas_started(self, each: Repair) -> int:
         """How many pods of the workload start with the change; it is not advised by this."""

@@ -179,7 +179,9 @@ class _Search(NamedTuple):
         least = {name: -(-amount // SMALLEST_SHARE) for name, amount in self.now.items()}
         low, high = self._least_parts(least), _PARTS
         # With the smallest requests, other pods may take what is left before all replicas have started.
-        more = [low + (high - low) * part // 4 for part in (1, 2, 3)] if self.advisor.has_rivals else []
+        more = (
+            [low + (high - low) * part // 4 for part in (1, 2, 3)] if self.advisor.others_wait else []
+        )
         enough = (parts for parts in (low, *more) if self._is_enough(self._share(least, parts)))
         if (low := next(enough, -1)) < 0:
             return None

@@ -280,7 +280,7 @@ def least_unavailable(
 
     low, high = parts.bounds[1], parts.replicas
     best = with_count(high) if low < high else None
-    if best is not None and not best.is_all and has_rivals(snapshot, parts):
+    if best is not None and not best.is_all and others_wait(snapshot, parts):
         for count in [low + more for more in _MORE_UNAVAILABLE if low + more < high]:
             best = with_count(count)
             if best.is_all:
@@ -299,7 +299,7 @@ def least_unavailable(
     return high, best
 
 
-def has_rivals(snapshot: ClusterSnapshot, parts: WorkloadParts) -> bool:
+def others_wait(snapshot: ClusterSnapshot, parts: WorkloadParts) -> bool:
     """Whether other pods are pending, which may take what old pods free: with more of these that end at
     once, fewer new ones may then start."""
     own = set(map(_name, parts.now))
