@@ -310,8 +310,10 @@ def same_answer(mine: Any, theirs: tuple[int, str], is_reworded: bool = False) -
 
 
 def _comparable(status: Json) -> tuple[str, Any]:
-    """The reason, and the words; of several things wrong, each by itself, since their order differs."""
+    """The reason, and the words; of several things wrong, each by itself, since their order differs.
+    Without the remark that rules were not checked: those of Holdfast's kinds always are."""
     causes = (status.get("details") or {}).get("causes") or []
+    causes = [cause for cause in causes if cause.get("field") != "<nil>"]
     if len(causes) < 2:
         return status.get("reason", ""), status["message"]
     return status["reason"], sorted(json.dumps(cause, sort_keys=True) for cause in causes)
