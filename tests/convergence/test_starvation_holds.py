@@ -299,3 +299,49 @@ def test_no_capacity_is_held_for_a_gang_with_too_few_devices() -> None:
     given = _two_starving(1, ON_NETWORK, group="g")
     played = play(given, pod_group("g", 2), config=everything(**SOON), until=90)
     assert made(played) == []
+
+
+def _tainted(raw: Raw, *keys: str) -> Raw:
+    raw["spec"]["taints"] = [{"key": key, "value": "", "effect": "NoSchedule"} for key in keys]
+    return raw
+
+
+@pytest.mark.parametrize("backfill", ["conservative", "easy"])
+@pytest.mark.parametrize("hold", ["node", "amount"])
+def test_a_hold_that_a_member_of_its_job_is_backfilled_on_is_deleted_at_once(
+    hold: str, backfill: str
+) -> None:
+    """`small` takes the node held for `large`, which goes to a new one. At first it could not."""
+    estimate: Raw = {"annotations": {"holdfast.io/run-estimate": "20s"}, "runs_for": "20s"}
+    tolerations = [{"key": key, "operator": "Exists"} for key in ("old", "new")]
+    big: Raw = {"labels": {"size": "big"}}
+    busy = pod("busy", 2, nodeName="n2", runs_for="100s")
+    busy["metadata"]["annotations"]["holdfast.io/run-estimate"] = "100s"
+    large = pod(
+        "large",
+        4,
+        group="g",
+        at="1s",
+        nodeSelector={"size": "big"},
+        tolerations=tolerations,
+        **estimate,
+    )
+    given = [
+        _tainted(node("n1", 4, **big), "old"),
+        node("n2", 2),
+        busy,
+        pod_group("g", 2),
+        pod("small", 2, group="g", **estimate),
+        large,
+        step("20s", apply=node("n1", 4, **big)),
+        step("20s", apply=_tainted(node("n3", 4, **big), "new")),
+    ]
+    config = everything(**SOON, hold=hold, backfill=backfill)
+    played = play(given, config=config, until=60)
+    assert played.bound() | {"busy": (0, "n2")} == {
+        "busy": (0, "n2"),
+        "small": (20, "n1"),
+        "large": (20, "n3"),
+    }
+    (name,) = {e.object for e in played.result.timeline if "held-for-large" in e.object}
+    assert [event for _, event in played.events(name)] == ["Created", "Available", "Deleted"]

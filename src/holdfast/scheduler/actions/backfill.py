@@ -15,7 +15,7 @@ open to it without a reservation, and allocates from none.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from holdfast.api.names import OVERRAN
 from holdfast.api.times import format_time
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.decisions import AnnotatePod, Emit
+from holdfast.scheduler.cluster.decisions import AnnotatePod, Decision, Emit
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.hold_planner import node_score
 from holdfast.scheduler.framework.scheduling_cycle import Statement
@@ -267,16 +267,28 @@ class Backfill(Action):
         self, round_: Round, statement: Statement, backfilled: list[tuple[PodRecord, int]]
     ) -> bool:
         """Binds the placements; returns whether plugins permitted them."""
+        before = len(round_.decisions)
         if not round_.gangs.commit(statement, round_.now):
             return False
-        cluster = round_.cluster
-        for pod, row in backfilled:
+        for pod, _ in backfilled:
             self.placed += 1
             self._watch(round_, pod)
-            for reservation in cluster.reservations.starvation_holds.on(row):
-                if not reservation.waiting and not cluster.reservations.has_capacity(reservation):
-                    cluster.reservations.make_waiting(reservation)
+        round_.decisions[before:before] = self._give_up(round_, {row for _, row in backfilled})
         return True
+
+    def _give_up(self, round_: Round, rows: Collection[int]) -> list[Decision]:
+        """Has Available holds on these rows wait whose capacity was used. Those that have no use any
+        more, such as that of another member of the job, are deleted before the pods are bound."""
+        reservations = round_.cluster.reservations
+        used = [
+            hold
+            for row in sorted(rows)
+            for hold in reservations.starvation_holds.on(row)
+            if not hold.waiting and not reservations.has_capacity(hold)
+        ]
+        for hold in used:
+            reservations.make_waiting(hold)
+        return round_.hold_reconciler.release(used)
 
     # Pods that exceed their estimates
 

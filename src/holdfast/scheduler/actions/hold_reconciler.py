@@ -9,6 +9,7 @@ only when the row changed, and what depends on a job once for all of its holds.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB
@@ -52,19 +53,24 @@ class HoldReconciler:
         self._estimates_seen = -1
 
     def run(self, now: float) -> list[Decision]:
-        decisions: list[Decision] = []
         self._forget_changed_rows()
+        decisions = self.release(self._holds)
+        self._estimate_starts()
+        if self.starts or self._annotated:
+            decisions += self._annotations()
+        return decisions
+
+    def release(self, holds: Iterable[ReservationInfo]) -> list[Decision]:
+        """Deletes those of these holds that have no use."""
+        decisions: list[Decision] = []
         jobs: dict[JobName, str] = {}
-        for reservation in self._holds:
+        for reservation in holds:
             if reservation.uid in self._holds.dropped:
                 continue
             pod = self._cluster.pods.get(pod_of(reservation))
             why = self._no_use_reason(reservation, pod, jobs)
             if why:
                 decisions += self._drop(reservation, pod, why)
-        self._estimate_starts()
-        if self.starts or self._annotated:
-            decisions += self._annotations()
         return decisions
 
     def refresh_starts(self) -> None:

@@ -322,7 +322,10 @@ class ReservationLifecycle:
 
     def _write(self, reservation: ReservationInfo, now: float) -> None:
         """Writes the status if it differs from the object, or from the one that was decided last and is
-        not seen in the object yet: that one would be written otherwise."""
+        not seen in the object yet: that one would be written otherwise. Not once its deletion is
+        decided, unless finalizers keep the object."""
+        if reservation.deleting and not reservation.terminating:
+            return
         pod = reservation.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         planned = self._reservations.calendar.get(reservation.uid)
