@@ -18,6 +18,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from holdfast.api.names import WORKLOAD_API
 from realserver.assets import CONTROLLERS, SCHEDULER, folder, program_version
 from realserver.client import Client, RefusedError
 from realserver.process import ServerFailedError, ServerProcess, free_ports
@@ -32,6 +33,7 @@ _EMPTIED = (
     ("v1", "pods"),
     ("v1", "persistentvolumeclaims"),
     ("resource.k8s.io/v1", "resourceclaims"),
+    ("resource.k8s.io/v1", "resourceclaimtemplates"),
     ("resource.k8s.io/v1", "resourceslices"),
     ("resource.k8s.io/v1", "devicetaintrules"),
     ("resource.k8s.io/v1", "deviceclasses"),
@@ -48,6 +50,7 @@ _EMPTIED = (
     ("v1", "nodes"),
     ("v1", "events"),
 )
+_EMPTIED_WHERE_SERVED = (WORKLOAD_API, "podgroups")
 _NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
 """Admission plugins that wait for controllers, of which there are none: these would make service
 accounts, take the taints of new nodes away, and let go of claims and volumes that are deleted."""
@@ -108,14 +111,16 @@ class RealServer:
 
     def empty(self) -> None:
         """Takes away what a test may have left; namespaces and priority classes stay."""
-        for api_version, plural in _EMPTIED:
-            for obj in self.client.list(api_version, plural):
-                if obj["metadata"]["name"] in _OWN:
-                    continue
-                with suppress(RefusedError):
-                    if obj["metadata"].get("finalizers"):
-                        self.client.patch(obj, {"metadata": {"finalizers": None}})
-                    self.client.delete(obj)
+        left = [obj for kind in _EMPTIED for obj in self.client.list(*kind)]
+        with suppress(RefusedError):
+            left += self.client.list(*_EMPTIED_WHERE_SERVED)
+        for obj in left:
+            if obj["metadata"]["name"] in _OWN:
+                continue
+            with suppress(RefusedError):
+                if obj["metadata"].get("finalizers"):
+                    self.client.patch(obj, {"metadata": {"finalizers": None}})
+                self.client.delete(obj)
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
         self._api_server.wait_until(ready)
