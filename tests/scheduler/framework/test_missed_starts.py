@@ -306,7 +306,7 @@ def shared_with_late() -> list[Raw]:
         ([], ""),
         ([budget("b", 2, "early")], ""),
         ([budget("b", 0, "other")], ""),
-        ([budget("b", 1, "early")], "4 cpu short at {}, unless default/two ends by then"),
+        ([budget("b", 1, "early")], "8 cpu short at {}, unless default/one, default/two end by then"),
         ([budget("b", 0)], "8 cpu short at {}, unless default/one, default/two end by then"),
         (
             [budget("b", 2, "early"), budget("c", 2, "early")],
@@ -337,3 +337,45 @@ def test_a_plan_is_certain_once_the_budget_allows_the_evictions(allowed: int) ->
 def test_a_plan_moves_from_a_node_where_an_eviction_is_refused() -> None:
     more = [budget("b", 0, "early"), step("20m", apply=node("n1", 8))]
     assert plan(play(shared_with_late(), more, until=30 * 60), "late") == ("n1", "True")
+
+
+@pytest.mark.parametrize("large", ["one", "two"])
+def test_a_plan_does_not_depend_on_which_owner_is_evicted_first(large: str) -> None:
+    given = shared_with_late()
+    given[2:5] = [
+        pod("one", 6 if large == "one" else 2, app="early", at="11m"),
+        pod("two", 6 if large == "two" else 2, app="early", at="12m"),
+        window("late", 60, 6, at="13m"),
+    ]
+    played = play(given, budget("b", 1, "early"), until=50 * 60)
+    assert plan(played, "late") == ("n0", "Unknown")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("other_end", "certain"),
+    [(60, (False, False)), (70, (True, False)), (50, (False, True))],
+    ids=["at the same time", "later", "earlier"],
+)
+def test_an_eviction_that_a_budget_allows_is_counted_once(
+    other_end: int, certain: tuple[bool, bool], restarts: bool
+) -> None:
+    """Owners of two reservations on two nodes share a budget."""
+    terms = {"holdfast.io/at-end": "Evict"}
+    given = [
+        node("n0", 8),
+        node("n1", 8),
+        window("e0", 10, 8, 50, annotations=terms, allocateOnce=False, pod={"nodeName": "n0"}),
+        window("e1", 10, 8, other_end - 10, annotations=terms, allocateOnce=False),
+        pod("one", 8, app="e0", at="11m"),
+        pod("two", 8, app="e1", at="11m"),
+        window("p0", 60, 8, at="12m"),
+        window("p1", 70, 8, at="13m"),
+    ]
+    shared = budget("b", 1)
+    shared["spec"]["selector"] = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    restart = [step("20m", restart="scheduler")] if restarts else []
+    played = play(given, shared, restart, until=30 * 60)
+    states = [plan(played, name) for name in ("p0", "p1")]
+    by_node = {node: state == "True" for node, state in states}
+    assert (by_node["n0"], by_node["n1"]) == certain

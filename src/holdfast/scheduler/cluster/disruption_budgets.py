@@ -7,7 +7,8 @@ reservations. A plan does not count on an eviction that the API server would ref
 (`jobs.capacity_planner`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from holdfast.api.errors import SelectorError
@@ -73,20 +74,25 @@ class DisruptionBudgets:
             (violating if broken else others).append(pod)
         return violating, others
 
-    def evictable(self, pods: list[PodRecord]) -> list[PodRecord]:
-        """The pods that the API server would evict now, one after the other: it refuses an eviction
-        that would violate a budget, and that of a pod with several budgets."""
-        found: list[PodRecord] = []
+    def evictable(self, groups: Iterable[Collection[PodRecord]]) -> frozenset[str]:
+        """The uids of the pods that the API server would evict if one group was evicted after the
+        other, in whichever order the pods of a group are: it refuses an eviction that would violate a
+        budget, and that of a pod with several budgets."""
+        found: set[str] = set()
         budgets = [*self._budgets(), *self._of_all]
         left = [budget.allowed for budget in budgets]
-        for pod in pods:
-            own = [i for i, budget in enumerate(budgets) if budget.protects(pod)]
-            if len(own) > 1 or any(left[i] <= 0 for i in own):
-                continue
-            found.append(pod)
-            for i in own:
+        for pods in groups:
+            own = {
+                pod.uid: [i for i, budget in enumerate(budgets) if budget.protects(pod)] for pod in pods
+            }
+            for i in chain.from_iterable(own.values()):
                 left[i] -= 1
-        return found
+            found.update(
+                uid
+                for uid, protecting in own.items()
+                if len(protecting) <= 1 and all(left[i] >= 0 for i in protecting)
+            )
+        return frozenset(found)
 
     def violated_by(self, pods: list[PodRecord]) -> list[DisruptionBudget]:
         """The budgets that evicting all of the pods would violate; see `split`."""

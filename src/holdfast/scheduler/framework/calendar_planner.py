@@ -13,7 +13,7 @@ planned as a whole or not at all.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.times import format_time
@@ -62,7 +62,7 @@ class CalendarPlanner:
         self._preemption = preemption
         self._profiles = profiles
         self._pending = pending
-        self._seen: tuple[int, ...] = ()
+        self._seen: Hashable = None
         self._rows_seen = -1, -1
         self._are_certain = False
         """Whether all plans are."""
@@ -110,7 +110,7 @@ class CalendarPlanner:
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
 
-    def _state(self) -> tuple[int, ...]:
+    def _state(self) -> Hashable:
         """Versions of what plans depend on, but for what happens on rows."""
         epoch, claims = self._cluster.epoch, self._cluster.claims
         return (
@@ -119,6 +119,7 @@ class CalendarPlanner:
             epoch.run_estimates,
             epoch.objects,
             claims.shared_changes,
+            self._planner.evicted_at_end(),
         )
 
     def _rows_changed(self) -> tuple[int, int]:

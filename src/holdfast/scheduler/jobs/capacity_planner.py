@@ -12,12 +12,12 @@ node is played forward (`node_forecast`).
 
 Starvation holds, backfill, calendar reservations and the score of pre-allocations all ask here. Kept
 are the expected ends of each row; a row is computed again when it is in `Epoch.usage` or
-`Epoch.pod_starts`, and all are when `Epoch.run_estimates` moves; when a PodDisruptionBudget changes,
-those with reservations whose owners are evicted at their end.
+`Epoch.pod_starts`, and all are when `Epoch.run_estimates` moves; when it changes which owners are
+expected to be evicted at the end of their reservations, the rows of these reservations.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -90,7 +90,10 @@ class CapacityPlanner:
         """The same in the order of time, of rows that were asked for."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
-        self._budgets_seen = -1
+        self._evicted: frozenset[str] = frozenset()
+        self._evicted_version: Hashable = None
+        self._evicted_seen: frozenset[str] = frozenset()
+        """As of the last call of `free_at`."""
 
     # One row
 
@@ -102,13 +105,13 @@ class CapacityPlanner:
         """The same in no order."""
         now, ledger = self._cluster.now, self._ledger
         found: list[Expected] = []
-        evicted: set[str] = set()
+        evicted: frozenset[str] = frozenset()
         for entry in ledger.reservations.on(row):
             expires = entry.reservation.expires
             if expires is not None and expires > now:
                 found.append((expires, tuple(entry.remaining.items()), None, entry))
                 if entry.reservation.calendar.at_end == AtEnd.EVICT:
-                    evicted |= self._evicted_at_end(entry)
+                    evicted = self.evicted_at_end()
         expected_end = self._estimates.expected_end
         for pod in ledger.pods.get(row, {}).values():
             uid = pod.reservation_uid
@@ -120,12 +123,33 @@ class CapacityPlanner:
                 found.append((end, pod.cls.usage, pod, None))
         return found
 
-    def _evicted_at_end(self, entry: ReservationEntry) -> set[str]:
-        """The uids of its owners that are evicted when a reservation expires, by what
-        PodDisruptionBudgets allow now."""
-        owners = self._reservations.allocated_pods(entry.reservation)
-        owners.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
-        return {pod.uid for pod in self._budgets.evictable(owners)}
+    def evicted_at_end(self) -> frozenset[str]:
+        """The uids of the owners that are evicted when their reservations expire, by what
+        PodDisruptionBudgets allow now. Each reservation uses up budgets for all of its owners, and
+        those that expire at one time do so together: it is not known in which order they are
+        evicted."""
+        if not self._reservations.evicting:
+            return frozenset()
+        epoch = self._cluster.epoch
+        version = epoch.usage.end, epoch.reservations.end, epoch.objects, self._budgets.version()
+        if version != self._evicted_version:
+            by_end: dict[float, list[PodRecord]] = {}
+            for entry in self._evicting():
+                expires = entry.reservation.expires
+                if expires is not None:
+                    owners = self._reservations.allocated_pods(entry.reservation)
+                    by_end.setdefault(expires, []).extend(owners)
+            groups = [by_end[end] for end in sorted(by_end)]
+            self._evicted, self._evicted_version = self._budgets.evictable(groups), version
+        return self._evicted
+
+    def _evicting(self) -> list[ReservationEntry]:
+        """The reservations on nodes whose owners are evicted at their end."""
+        return [
+            entry
+            for uid in self._reservations.evicting
+            if (entry := self._ledger.reservations.get(uid)) is not None
+        ]
 
     def _end(self, pod: PodRecord, entry: ReservationEntry | None, is_evicted: bool) -> float | None:
         """When the capacity of a pod is expected to be free; None if unknown. What a pod has from a
@@ -394,9 +418,9 @@ class CapacityPlanner:
             self._known.clear()
             self._ordered.clear()
             rows = range(self._nodes.size)
-        elif self._budgets_seen != self._budgets.version():
-            rows = {*rows, *self._evicting_rows()}
-        self._budgets_seen = self._budgets.version()
+        elif self._evicted_seen != self.evicted_at_end():
+            rows = {*rows, *(entry.row for entry in self._evicting())}
+        self._evicted_seen = self.evicted_at_end()
         for row in rows:
             expected = self._expected(row)
             is_changed = is_changed or expected != self._known.get(row, [])
@@ -408,14 +432,6 @@ class CapacityPlanner:
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
         if is_changed:
             self._flat = _flat(self._known)
-
-    def _evicting_rows(self) -> Iterable[int]:
-        """The rows with reservations whose owners are evicted at their end."""
-        return (
-            entry.row
-            for entry in self._ledger.reservations
-            if entry.reservation.calendar.at_end == AtEnd.EVICT
-        )
 
 
 def _in_order(expected: Iterable[Expected]) -> list[ExpectedRelease]:

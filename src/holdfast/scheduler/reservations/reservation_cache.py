@@ -8,6 +8,7 @@ either can be seen first. The lifecycle controller reconciles the reservations i
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from holdfast.api.calendar import AtEnd, CalendarTerms
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import ReservationPhase
 from holdfast.scheduler.cluster.base import ClusterBase
@@ -96,6 +97,8 @@ class ReservationCache(ReservationIndex):
         """The uids of reservations that lost devices and whose node has no others free."""
         self.softly_evicted: dict[str, None] = {}
         """The uids of reservations with the soft-eviction annotation."""
+        self.evicting: dict[str, None] = {}
+        """The uids of reservations whose owners are evicted when they expire."""
         self.on_dropped: list[Callable[[ReservationInfo], None]] = []
         """Called with a reservation whose object was deleted, as it was before."""
         self.are_kept = True
@@ -123,6 +126,7 @@ class ReservationCache(ReservationIndex):
             notify(reservation)
         self._remove(uid)
         self.softly_evicted.pop(uid, None)
+        self.evicting.pop(uid, None)
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
             self._cluster.warn_once(reservation.ref, reason, "")
         self.let_go(reservation)
@@ -295,6 +299,17 @@ class ReservationCache(ReservationIndex):
         reservation.message = ""
         self.note(reservation, "available")
         self.wake_owners(reservation)
+
+    def set_calendar(self, reservation: ReservationInfo, terms: CalendarTerms) -> None:
+        """Sets its calendar annotations."""
+        reservation.set_calendar(terms)
+        uid, was = reservation.uid, reservation.uid in self.evicting
+        if terms.at_end == AtEnd.EVICT:
+            self.evicting[uid] = None
+        else:
+            self.evicting.pop(uid, None)
+        if was or uid in self.evicting:
+            self._cluster.epoch.reservations.add(uid)
 
     def set_victims(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
         """Sets the reservations that it preempts, instead of those it did before."""

@@ -163,7 +163,7 @@ class ReservationHandlers:
         """Reads owners and template of the object. Raises if they are invalid. Returns whether the
         class of its reserve pod changed."""
         reservations, reservation = self._reservations, info.object
-        info.set_calendar(self._calendar_terms(info))
+        reservations.set_calendar(info, self._calendar_terms(info))
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
