@@ -8,7 +8,7 @@ from harness.builders import PodBuilder, make_node, make_pod
 from harness.builders.storage import make_claim, make_volume
 from harness.driver import Driver, cluster_of, only, scores, why_not
 from harness.objects import GROUP, Raw, node, pod_group, reservation
-from harness.scenarios import condition, play
+from harness.scenarios import condition, play, step
 from holdfast.api.names import STARTS_AT
 from reference.setup import Setup, document
 
@@ -185,6 +185,19 @@ def test_a_reservation_goes_to_the_node_that_its_template_names(more: Raw, requi
     played = play(nodes, group, made, until=2 * 3600)
     assert played.find("Reservation", "r")["status"]["nodeName"] == "n3"
     assert condition(played.find("Reservation", "r"), "Scheduled")["status"] == "True"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_planned_reservation_waits_for_the_node_that_its_template_names(restarts: bool) -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": NAMED}}
+    annotations = {STARTS_AT: "2026-01-01T01:00:00Z"}
+    made = reservation("r", 2, pod={"affinity": affinity}, annotations=annotations)
+    restart = [step("10m", restart="scheduler")] if restarts else []
+    nodes = [step("20m", apply=node("n1")), step("40m", apply=node("n3"))]
+    played = play(made, restart, nodes, until=2 * 3600)
+    assert played.find("Reservation", "r")["status"]["nodeName"] == "n3"
+    planned = [each for each in played.result.timeline if each.event == "Planned" and each.node]
+    assert [(each.t, each.node) for each in planned] == [(2400, "n3")]
 
 
 def test_reservations_whose_templates_name_nodes_go_their_own_ways() -> None:
