@@ -153,7 +153,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "Starving": "pending for longer than the threshold",
         "Reserved": "starvation holds were made",
         "Released": "a hold was deleted; the message has the reason",
-        "CannotReserve": "it does not fit even on empty nodes, or no more nodes may be held",
+        "CannotReserve": "no capacity is held: it does not fit even on empty nodes, would not use a "
+        "hold, is rejected whatever is free, or no more nodes may be held",
         "Ready": "it has its nodes",
         "Unschedulable": "why the gang is pending",
         "ScheduleTimeout": "pending for longer than its timeout",

@@ -518,6 +518,41 @@ def test_nothing_is_held_for_a_pod_that_must_use_another_reservation() -> None:
     assert said == ["Pod/default/picky must use another reservation; no capacity was reserved"]
 
 
+@pytest.mark.parametrize("in_gang", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("reservation-template", '{"owner": []}', "owner"),
+        ("reservation-affinity", '{"nam": "r"}', "nam"),
+    ],
+)
+def test_nothing_is_held_for_a_pod_with_an_invalid_annotation(
+    name: str, value: str, problem: str, in_gang: bool
+) -> None:
+    annotations = {f"scheduling.koordinator.sh/{name}": value}
+    wrong = gang("g", 1, 3)[0] if in_gang else pod("g-0", 3)
+    wrong["metadata"].setdefault("annotations", {}).update(annotations)
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100, hold="node")
+    other = pod("other", 4, at="20s")
+    groups = [pod_group("g", 1)] if in_gang else []
+    played = play(node("n1", 4), groups, wrong, other, config=config, until=60)
+    assert played.times("other", "g-0") == [20, None]
+    assert played.all("Reservation") == []
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
+    assert len(said) == 1 and said[0].endswith("; no capacity was reserved")
+    assert "Pod/default/g-0 is rejected whatever is free: " in said[0] and problem in said[0]
+
+
+def test_a_hold_is_deleted_when_its_pod_becomes_invalid() -> None:
+    wrong = {"metadata": {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{"}}}
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100, hold="node")
+    edit = step("20s", patch={"kind": "Pod", "name": "large", "merge": wrong})
+    given = [node("n1", 4), pod("busy", 3, runs_for="60s"), pod("large", 4, at="1s"), edit]
+    played = play(given, pod("other", 1, at="30s"), config=config, until=90)
+    assert played.times("other", "large") == [30, None]
+    assert played.all("Reservation") == []
+
+
 def test_nothing_is_held_for_a_pod_that_ignores_reservations() -> None:
     """It would never use it, and the node would be barred to all others for ever."""
     ignores = {"scheduling.koordinator.sh/reservation-ignored": "true"}

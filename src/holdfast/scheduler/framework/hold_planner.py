@@ -506,7 +506,9 @@ class HoldFeasibility:
             return "ignores reservations"
         if not reservations.affinity(pod.cls).takes_new(reservations.by_name(pod.cls.requests)):
             return "must use another reservation"
-        return ""
+        column = self._columns.column(self._profiles[pod.scheduler], pod.cls)
+        rejected = column.plugin_rejection[0]
+        return f"is rejected whatever is free: {rejected.message}" if rejected is not None else ""
 
     def hold_amounts(self, cls: PodClass) -> Amounts:
         """The amounts a hold for a pod of the class claims, by slot: resources and limits."""
@@ -639,7 +641,8 @@ def suitable(
     rows = nodes.alive[: nodes.size].copy()
     for name, test in column.guarded_filters:
         if test.only is not None:
-            rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
+            named = [row for name in test.only if (row := nodes.row(name)) is not None]
+            rows &= np.isin(np.arange(nodes.size), named)
         if name not in _ON_AMOUNTS and name not in without:
             rows &= np.asarray(_formula(test, later)(view) & view.full(True))
     return rows
