@@ -15,8 +15,9 @@ is either a counter, or a log of which rows (or reservations) changed, whose `en
 | `objects`       | count | a node or another object changes, except pods; a pod class appears or
 |                 |       | disappears; a starvation hold moves
 | `kinds[kind]`   | count | an object of that kind changes (kinds the scheduler keeps as they are)
-| `jobs`          | count | a member of a job is placed or leaves its node, or the settings of a job
-|                 |       | change
+| `jobs`          | count | members, members on nodes, or the settings of a job change
+| `victims`       | rows  | what limits the choice of victims in a job changes, of which pods are on the
+|                 |       | row (`JobVictims.update`)
 | `queues`        | count | a Queue changes, or which queue a pod is in
 | `run_estimates` | count | how long pods are expected to run changes
 | `inputs`        | count | anything changes that can affect a decision, except starvation holds: the
@@ -117,6 +118,7 @@ class Epoch:
         self.objects = 0
         self.kinds: Counter[str] = Counter()
         self.jobs = 0
+        self.victims = RowLog(keep=4096)
         self.queues = 0
         self.run_estimates = 0
         self.inputs = 0

@@ -25,8 +25,11 @@ class JobVictims:
         self._known = known
         self.left_by = left_by
         self._changed: dict[JobName, None] = {}
-        self._limits: dict[JobName, Hashable] = {}
-        """What limits the choice of victims, of each job in which something does; see `_limits_in`."""
+        self._limits: dict[JobName, tuple[Hashable, frozenset[int]]] = {}
+        """What limits the choice of victims, of each job in which something does (`_limits_in`), and
+        the rows of its members."""
+        self._may_help = False
+        """Whether limits changed or ended since the last `note_changes`."""
 
     def job_changed(self, name: JobName) -> None:
         """Notes that members or settings of the job changed."""
@@ -34,22 +37,34 @@ class JobVictims:
         self._changed[name] = None
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
-        """Follows the ledger."""
+        """Follows the ledger, also in what is rolled back."""
         if pod.job is not None:
-            self.job_changed(pod.job)
+            self._changed[pod.job] = None
 
-    def note_changes(self) -> None:
-        """Notes the changes that may help preemptors: since the last call the limits on the victims in
-        a job changed or ended."""
+    def update(self) -> None:
+        """Brings the limits up to date, and logs in `Epoch.victims` the rows for which they changed."""
         changed, self._changed = self._changed, {}
         for name in changed:
             job = self._known.get(name)
             limits = _limits_in(job) if job is not None else None
-            before = self._limits.pop(name, None)
+            before, rows_before = self._limits.pop(name, (None, frozenset()))
+            if limits is None and before is None:
+                continue
+            rows = frozenset(m.row for m in job.placed()) if job is not None else frozenset()
             if limits is not None:
-                self._limits[name] = limits
-            if before is not None and limits != before:
-                self._cluster.changed(self.left_by())
+                self._limits[name] = limits, rows
+            if limits != before:
+                self._may_help = self._may_help or before is not None
+                for row in sorted(rows | rows_before):
+                    self._cluster.epoch.victims.add(row)
+
+    def note_changes(self) -> None:
+        """Notes the changes that may help preemptors: since the last call the limits on the victims in
+        a job changed or ended."""
+        self.update()
+        if self._may_help:
+            self._may_help = False
+            self._cluster.changed(self.left_by())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """The pods that are preempted along with these victims: the other placed members of every job

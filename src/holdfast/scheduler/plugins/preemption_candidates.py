@@ -102,10 +102,10 @@ class Tried:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._logs = (cluster.epoch.usage, cluster.epoch.nodes, cluster.epoch.pod_starts)
+        epoch = cluster.epoch
+        self._logs = epoch.usage, epoch.nodes, epoch.pod_starts, epoch.victims
         self._seen: list[int] = [-1] * len(self._logs)
         self._version: Hashable = None
-        self._jobs_seen = -1
         self._clear()
 
     def _clear(self) -> None:
@@ -120,12 +120,11 @@ class Tried:
         self._texts: dict[Texts, int] = {}
 
     def catch_up(self, version: Hashable) -> None:
-        """Forgets rows that changed, and all rows if the version differs, or a job changed: its members
-        may be victims only together."""
+        """Forgets rows that changed, and all rows if the version differs."""
+        self._cluster.jobs.victims.update()
         changed = [log.since(seen) for log, seen in zip(self._logs, self._seen, strict=True)]
         crowded = len(self._ranks) > 2 * len(self._unknown)
-        outdated = version != self._version or self._jobs_seen != self._cluster.epoch.jobs
-        if crowded or outdated or any(rows is None for rows in changed):
+        if crowded or version != self._version or any(rows is None for rows in changed):
             self._clear()
         else:
             for rows in changed:
@@ -137,7 +136,6 @@ class Tried:
     def up_to_date(self) -> None:
         """Skips the changes noted so far: dry runs note some, but leave everything as it was."""
         self._seen = [log.end for log in self._logs]
-        self._jobs_seen = self._cluster.epoch.jobs
 
     def forget(self, rows: int | list[int] | NDArray[np.intp]) -> None:
         self._unknown[rows] = True
