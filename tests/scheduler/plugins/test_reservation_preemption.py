@@ -150,6 +150,18 @@ def test_of_equals_the_youngest_go() -> None:
     assert names(world) == ["high", "n0"]
 
 
+@pytest.mark.parametrize("nodes", [3, 1], ids=["of several nodes", "of one node"])
+def test_of_equals_those_that_fewest_pods_use_go(nodes: int) -> None:
+    world = World(*(node(f"n{i}", cpu="4" if nodes > 1 else "12") for i in range(nodes)))
+    for i in range(3):
+        world.put(low(f"low{i}", pod={"nodeName": f"n{i}"} if nodes > 1 else {}))
+    for name, app in (("a", "low0"), ("b", "low0"), ("c", "low1"), ("d", "low2"), ("e", "low2")):
+        world.put(pod(name, app=app, cpu="1"))
+    world.put(high())
+    assert names(world) == ["high", "low0", "low2"]
+    assert names(world, "Pod") == ["a", "b", "d", "e"]
+
+
 def test_disruption_budgets_are_minded_where_that_is_possible_and_else_told() -> None:
     world = World(node("n0", cpu="4"), node("n1", cpu="4"), budget(0, "n0"))
     for name in ("n0", "n1"):

@@ -40,11 +40,12 @@ Found = Candidate | Texts
 """A candidate, or the reasons why the row is not one."""
 
 
-def candidate(victims: list[PodRecord], violations: int) -> Candidate:
+def candidate(victims: list[PodRecord], violations: int, users: int = 0) -> Candidate:
+    """`users` are the pods that are deleted with the victims."""
     highest = victims[0].cls.priority if victims else 0
     oldest = min((started(v) for v in victims if v.cls.priority == highest), default=_NOT_STARTED)
     total = sum(v.cls.priority + _PRIORITY_OFFSET for v in victims)
-    return Candidate((violations, highest, total, len(victims), -oldest), tuple(victims))
+    return Candidate((violations, highest, total, len(victims), users, -oldest), tuple(victims))
 
 
 def started(pod: PodRecord) -> float:

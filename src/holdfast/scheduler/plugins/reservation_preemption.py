@@ -161,15 +161,26 @@ class ReservationPreemption(ClusterPlugin):
         breaking: list[PodRecord] = []
 
         def spared_first(reserving: list[PodRecord]) -> list[PodRecord]:
-            reserving.sort(key=importance)
+            reserving.sort(key=self._importance)
             breaking.extend(self._breaking(reserving))
             return breaking + [each for each in reserving if each not in breaking]
 
         victims = trial.reservations_to_go(row, lower, going, spared_first)
         if isinstance(victims, tuple):
             return victims
-        victims.sort(key=importance)
-        return candidate(victims, sum(victim in breaking for victim in victims))
+        victims.sort(key=self._importance)
+        violations = sum(victim in breaking for victim in victims)
+        return candidate(victims, violations, sum(map(self._users, victims)))
+
+    def _importance(self, reserving: PodRecord) -> tuple[float | str, ...]:
+        """Sorts the most important first; of one priority, those whose preemption deletes most pods."""
+        priority, *rest = importance(reserving)
+        return priority, -self._users(reserving), *rest
+
+    def _users(self, reserving: PodRecord) -> int:
+        """The number of pods that are allocated from the reservation."""
+        reservation = reserving.reservation
+        return len(self.cluster.reservations.allocated_pods(reservation)) if reservation else 0
 
     def _breaking(self, reserving: list[PodRecord]) -> list[PodRecord]:
         """The reservations whose pods would violate a PodDisruptionBudget."""
