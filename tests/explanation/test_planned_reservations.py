@@ -43,8 +43,8 @@ class Plan(NamedTuple):
     feasible: str = "False"
 
 
-def member(name: str) -> Raw:
-    raw = planned(name, "6")
+def member(name: str, cpu: str = "6") -> Raw:
+    raw = planned(name, cpu)
     raw["metadata"]["annotations"][GROUP] = "g"
     return raw
 
@@ -339,3 +339,38 @@ def test_a_plan_without_a_node_takes_what_the_end_of_a_pod_frees() -> None:
     (advice,) = explained(world, Row([], [], [])).advice
     assert advice.change["actions"] == ["EstimateRunTime", "EndPods"]
     assert world_of(changed(list(world.objects.values()), advice.change)).node_of("p") == "n1"
+
+
+N2 = node("n2", cpu="8")
+LATE_STARTS: dict[str, list[Raw]] = {
+    "alone": [N1, N2, planned("r", "10")],
+    "a gang": [in_default(pod_group("g", 2)), N1, N2, member("r", "10"), member("s", "10")],
+}
+
+
+@pytest.mark.parametrize("name", LATE_STARTS)
+def test_a_start_that_was_missed_is_late_and_has_advice(name: str) -> None:
+    world = world_of(LATE_STARTS[name])
+    world.wait(3 * 3600)
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert report.summary == (
+        "Its start, 2026-01-01T02:00:00Z, was reached 1h ago. It is late. "
+        "No suitable node among 2 nodes: too little cpu (2)."
+    )
+    assert report.would_say == report.told == "0/2 nodes are available: 2 Insufficient cpu."
+    (smaller,) = report.advice
+    after = world_of(changed(list(world.objects.values()), smaller.change))
+    after.wait(3 * 3600)
+    assert after.status("r")["nodeName"] in ("n1", "n2")
+
+
+def test_a_start_that_no_scheduler_has_reached_is_not_announced() -> None:
+    world = world_of([N1, planned("r", "6")])
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert report.summary.startswith("It starts at 2026-01-01T02:00:00Z; n1 is planned.")
+    world.now += 3 * 3600  # no round of the scheduler follows
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert report.summary.startswith(
+        "Its start, 2026-01-01T02:00:00Z, was reached 1h ago. The scheduler has not started it yet, or "
+        "is not running; n1 is planned."
+    )

@@ -185,6 +185,17 @@ def test_a_start_that_is_missed_is_said() -> None:
     assert plan(play(given, until=600), "w") == ("n0", "True")
 
 
+def test_a_start_is_missed_once_however_often_the_scheduler_restarts() -> None:
+    given = [node("n0", 8), window("w", 60, 16, at="1m")]
+    restarts = [step("70m", restart="scheduler"), step("80m", restart="scheduler")]
+    larger = step("85m", apply=node("n0", 16))
+    played = play(given, [*restarts, larger], until=90 * 60)
+    assert said(played, "w", "StartMissed") == [
+        "no node has its capacity at its start: n0: 8 cpu short at 2026-01-01T01:00:00Z"
+    ]
+    assert starts(played, "w") == [(85 * 60, "Available")]
+
+
 # Starvation holds beside plans
 
 

@@ -4,7 +4,7 @@ from holdfast.api.calendar import misspelt_terms
 from holdfast.api.names import CAN_PREEMPT
 from holdfast.api.reservation import HAS_EXPIRED
 from holdfast.api.similar_names import did_you_mean
-from holdfast.api.times import format_time
+from holdfast.api.times import format_time, span_text
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.advice.planned_reservations import closest_at_start, consider_plan
@@ -60,6 +60,8 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     else:
         report.told = condition_message(raw, "Scheduled")
         _waiting(snapshot, reservation, report)
+        if (start := reservation.calendar.start) is not None:
+            report.summary = f"{_reached(start, snapshot.now)} It is late. {report.summary}"
     for key, problem in misspelt_terms(raw["metadata"].get("annotations") or {}):
         report.details.append(f"its annotation {key} is ignored: {problem}")
     reservation = snapshot.cluster.reservations.get(name)  # advice was tried on another record
@@ -108,6 +110,9 @@ def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, r
     conditions = (raw.get("status") or {}).get("conditions") or ()
     found = {str(each.get("type")): each for each in conditions}
     start = f"It starts at {format_time(planned.start)}"
+    if planned.start <= snapshot.now:
+        start = _reached(planned.start, snapshot.now)
+        start += " The scheduler has not started it yet, or is not running"
     if PLANNED not in found:
         report.summary = f"{start}. No scheduler has seen it yet: its status has no plan."
         with all_planned(snapshot, before=planned):
@@ -128,6 +133,10 @@ def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, r
     elif terms.lead:
         report.details.append(f"its node is drained from {format_time(terms.drains_at)} on")
     report.details.append(f"pods on its node before the start: {terms.before}")
+
+
+def _reached(start: float, now: float) -> str:
+    return f"Its start, {format_time(start)}, was reached {span_text(now - start)} ago."
 
 
 def _to_be_planned(snapshot: ClusterSnapshot, planned: PlannedReservation, report: Report) -> None:

@@ -171,7 +171,7 @@ class CalendarPlanner:
             has_started = self._start_on(members, nodes, now) or self._start_elsewhere(members, now)
             if not has_started and not self._start_with_late(members, now):
                 for planned in members:
-                    self._calendar.note_late(planned)
+                    self._calendar.note_late(planned.reservation)
                     if planned.reservation.pod is not None:
                         self._pending(planned.reservation.pod)
                     decisions.append(_event(planned, MISSED, _why_missed(planned), "Warning"))

@@ -150,9 +150,9 @@ class Calendar:
             self._on_node.setdefault(node, {})[planned.reservation.uid] = planned
             self._changed(node)
 
-    def note_late(self, planned: PlannedReservation) -> None:
+    def note_late(self, reservation: ReservationInfo) -> None:
         """Notes that a reservation had no node at its start."""
-        pod = planned.reservation.pod
+        pod = reservation.pod
         if pod is not None and pod.cls.id not in self.late:
             self.late.add(pod.cls.id)
             self._cluster.epoch.objects += 1  # the class has the filter of the calendar now

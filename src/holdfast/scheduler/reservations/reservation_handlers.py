@@ -29,7 +29,7 @@ from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationListener
-from holdfast.scheduler.reservations.reservation_status import RESIZED, SCHEDULED
+from holdfast.scheduler.reservations.reservation_status import RESIZED, SCHEDULED, was_late
 from holdfast.scheduler.reservations.reservation_victims import problems, victims_in
 from holdfast.scheduler.reservations.reserve_pod import (
     Terms,
@@ -309,6 +309,10 @@ class ReservationHandlers:
         if listener is None:
             return
         calendar, start = self._reservations.calendar, reservation.calendar.start
+        if not reservation.started and was_late(status) and start is not None:
+            reservation.started = start <= self._cluster.now
+            if reservation.started:
+                calendar.note_late(reservation)
         if reservation.terminating:
             calendar.drop(reservation.uid)
             listener.pod_settled(pod)

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import msgspec
 
-from holdfast.api.meta import Condition, ObjectReference, ResourceList
+from holdfast.api.meta import Condition, ObjectReference, ResourceList, condition
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.times import format_time
@@ -127,6 +127,13 @@ def _is_late(reservation: ReservationInfo, node: str) -> bool:
     first seen, so that the object need not have had a plan."""
     has_started = reservation.calendar.start is not None and reservation.started
     return has_started and not (node or reservation.finished or reservation.error)
+
+
+def was_late(status: ReservationStatus) -> bool:
+    """Whether a scheduler has written that the start was reached. The reservation is late if it has no
+    node."""
+    known = condition(status.conditions, PLANNED)
+    return known is not None and (known.status, known.reason) == ("False", STARTED)
 
 
 def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
