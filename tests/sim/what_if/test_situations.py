@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.device_objects import device, gpu
+from harness.objects import reservation
 from harness.world import START
 from holdfast.sim.scenario_actions import Create
 from holdfast.sim.what_if.answer import WhatIfAnswer
-from holdfast.sim.what_if.changes import ChangeError
+from holdfast.sim.what_if.changes import ChangeError, WhatIfChanges
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
-from holdfast.sim.what_if.question import WhatIfQuestion
+from holdfast.sim.what_if.question import WhatIfQuestion, as_scheduled
 from holdfast.snapshot.cluster_objects import ClusterObjects, of_objects
+from holdfast.snapshot.cluster_snapshot import node_amounts
 from holdfast.snapshot.manifests import InvalidInput
 from holdfast.snapshot.snapshot_header import SnapshotHeader
 from sim.what_if.clusters import (
@@ -222,6 +225,56 @@ def test_fragmentation_is_free_capacity_that_typical_pods_cannot_use() -> None:
     cpu = answer.after.resources["cpu"]
     assert (cpu.free, cpu.fits, cpu.fits_pooled, cpu.fragmentation) == (4000, 0, 1, 1.0)
     assert cpu.largest_free == 1500
+
+
+_PARTS = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+_WHOLE = "nvidia.com/gpu"
+
+
+def _gpu_nodes(*names: str) -> list[dict[str, Any]]:
+    sizes = {_WHOLE: "4", **dict.fromkeys((*_PARTS, "koordinator.sh/gpu"), "400")}
+    devices = [device(name, *(gpu(minor) for minor in range(4))) for name in names]
+    return [*(node(name, sizes={**sizes}) for name in names), *devices]
+
+
+def _share(percent: int) -> dict[str, Any]:
+    return {"requests": dict.fromkeys(_PARTS, str(percent))}
+
+
+def test_devices_are_counted_as_on_nodes() -> None:
+    """One that is shared is not free, and one that is taken or reserved whole has no percent free."""
+    objects = cluster(
+        *_gpu_nodes("n1", "n2"),
+        pod("whole", requests={_WHOLE: "4"}, priority=1),
+        *(pod(f"share-{percent}", **_share(percent)) for percent in (50, 60, 70)),
+        reservation("r", app="x", requests={"cpu": "1", _WHOLE: "1"}),
+    )
+    setup = as_scheduled(SETUP, objects.objects)
+    question = WhatIfQuestion.about(setup, objects)
+    answer = question.ask(WhatIfChanges(manifests=documents([pod("p")])))
+    found = answer.after.resources
+    known = question.cluster.scheduler.cluster
+    on_nodes = [node_amounts(known, name) for name in ("n1", "n2")]
+    for name in (_WHOLE, *_PARTS):
+        amounts = [each[name] for each in on_nodes]
+        for of in ("allocatable", "requested", "free"):
+            assert getattr(found[name], of) == sum(getattr(each, of) for each in amounts), (name, of)
+        assert found[name].reserved == sum(each.held for each in amounts)
+    assert found[_WHOLE].free == 0
+    assert set(found) == {name for each in on_nodes for name in each}
+
+
+def test_a_share_of_a_gpu_fits_on_one_gpu_only() -> None:
+    objects = cluster(*_gpu_nodes("n1"), *(pod(f"p{n}", **_share(60)) for n in range(3)))
+    of = ask(objects, manifests=[pod("q", **_share(60))]).after.resources[_PARTS[0]]
+    assert (of.free, of.fits, of.fits_pooled) == (160, 0, 0)
+
+
+def test_a_part_of_gpus_that_is_requested_by_the_change_only_was_free_before() -> None:
+    answer = ask(cluster(*_gpu_nodes("n1")), manifests=[pod("p", **_share(50))])
+    before, after = answer.before.resources[_PARTS[0]], answer.after.resources[_PARTS[0]]
+    assert (before.allocatable, before.free, after.free) == (400, 400, 350)
+    assert "koordinator.sh/gpu" not in answer.after.resources
 
 
 def test_cordoned_nodes_have_nothing_free() -> None:

@@ -5,17 +5,27 @@ another resource is used up beside it. For each resource the measure is the most
 pods that request it: how many more such pods fit, node by node, against how many would fit if all free
 capacity were one node's. Cordoned nodes, and so drained ones, have no free capacity, since no pod is
 placed there; they are allocatable all the same, since pods that are left run there.
+
+On nodes with a Device object the amounts of devices are those of their table, as in `holdfast get
+nodes`: a GPU of which a pod has a share is taken under every name that GPUs have.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import GPU_SHARED
 from holdfast.api.quantity import shown
+from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.state.cluster import Cluster
+
+Ints = NDArray[np.int64]
 
 _UNBOUNDED = np.iinfo(np.int64).max
 _MOST_RESOURCES = 32
@@ -41,6 +51,9 @@ class ResourceAmounts:
     """How many more such pods fit."""
     fits_pooled: int = 0
     """How many would fit if all that is free were on one node."""
+    is_named: bool = True
+    """Whether it is of interest: of parts of GPUs that devices serve, those that a pod or reservation
+    on a node requests by this name."""
 
     @property
     def utilisation(self) -> float:
@@ -94,42 +107,56 @@ class ClusterCapacity:
         }
 
 
+def comparable(
+    before: ClusterCapacity, after: ClusterCapacity
+) -> tuple[ClusterCapacity, ClusterCapacity]:
+    """With the resources that are of interest before or after."""
+
+    def named(capacity: ClusterCapacity) -> set[str]:
+        return {name for name, each in capacity.resources.items() if each.is_named}
+
+    names = named(before) | named(after)
+
+    def of(capacity: ClusterCapacity) -> ClusterCapacity:
+        kept = {name: each for name, each in capacity.resources.items() if name in names}
+        return replace(capacity, resources=kept)
+
+    return of(before), of(after)
+
+
 def cluster_capacity(cluster: Cluster, pending: int) -> ClusterCapacity:
     table = cluster.nodes
     rows = np.flatnonzero(table.alive[: table.size])
     cordoned = np.array([table.info[row].unschedulable for row in rows.tolist()], dtype=np.bool_)
-    named = [
-        (slot, name) for slot, name in table.slots.resources() if table.allocatable[slot][rows].any()
-    ]
-    slots = [slot for slot, _ in named]
-    allocatable = table.allocatable[slots][:, rows]
-    claimed = table.claimed[slots][:, rows]
-    held = table.held[slots][:, rows]
-    free = np.maximum(allocatable - claimed, 0)
-    free[:, cordoned] = 0
+    amounts = {
+        slot: _Amounts.of(cluster, slot, name, rows)
+        for slot, name in table.slots.resources()
+        if table.allocatable[slot][rows].any()
+    }
+    for each in amounts.values():
+        each.free[cordoned] = 0
     requests = _requests(cluster)
     found = {}
-    for at, (slot, name) in enumerate(named[:_MOST_RESOURCES]):
+    for slot, each in list(amounts.items())[:_MOST_RESOURCES]:
+        if not each.allocatable.any():
+            continue
         typical = requests.get(slot)
-        fits = pooled = 0
-        if typical is not None:
-            fits = int(_fitting(free, slots, typical).sum())
-            pooled = int(_fitting(free.sum(axis=1, keepdims=True), slots, typical)[0])
-        found[name] = ResourceAmounts(
-            name,
-            int(allocatable[at].sum()),
-            int((claimed[at] - held[at]).sum()),
-            int(held[at].sum()),
-            int(free[at].sum()),
-            int(free[at].max(initial=0)),
+        fits, pooled = _fits(cluster, amounts, typical, rows, ~cordoned) if typical else (0, 0)
+        found[each.name] = ResourceAmounts(
+            each.name,
+            int(each.allocatable.sum()),
+            int(each.requested.sum()),
+            int(each.held.sum()),
+            int(each.free.sum()),
+            int(each.free.max(initial=0)),
             {
-                label: amount
-                for s, amount in typical or ()
-                for q, label in named
-                if q == s and s != PODS
+                amounts[s].name: amount
+                for s, amount in (typical.requests if typical is not None else ())
+                if s in amounts
             },
             fits,
             pooled,
+            each.is_named,
         )
     daemons = table.daemon_requested[PODS][rows]
     busy = table.claimed[PODS][rows] > daemons
@@ -137,29 +164,100 @@ def cluster_capacity(cluster: Cluster, pending: int) -> ClusterCapacity:
     return ClusterCapacity(len(rows), int((~cordoned).sum()), int((~busy).sum()), bound, pending, found)
 
 
-def _requests(cluster: Cluster) -> dict[int, tuple[tuple[int, int], ...]]:
-    """By slot, the most frequent requests of pods that request it; of equally frequent, the larger."""
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """One resource by node."""
+
+    name: str
+    allocatable: Ints
+    requested: Ints
+    held: Ints
+    free: Ints
+    is_named: bool
+
+    @classmethod
+    def of(cls, cluster: Cluster, slot: int, name: str, rows: NDArray[np.intp]) -> "_Amounts":
+        table = cluster.nodes
+        allocatable, held = table.allocatable[slot][rows], table.held[slot][rows]
+        requested = table.claimed[slot][rows] - held
+        is_named = True
+        served = _served(cluster, name, rows) & (allocatable > 0)
+        if served.any():
+            is_named = name not in GPU_PARTS or bool(table.claimed[slot].any())
+            of_devices = _of_devices(cluster, name, rows)
+            allocatable, requested, held = (
+                np.where(served, devices, amounts)
+                for devices, amounts in zip(of_devices, (allocatable, requested, held), strict=True)
+            )
+        free = np.maximum(allocatable - requested - held, 0)
+        return cls(name, allocatable, requested, held, free, is_named)
+
+
+def _served(cluster: Cluster, name: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """The nodes whose Device object has devices that serve the resource."""
+    table = cluster.managers.devices.tables.get(TYPE_OF.get(name, ""))
+    if table is None:
+        return np.zeros(len(rows), dtype=np.bool_)
+    return np.asarray(table.known[rows].any(axis=1))
+
+
+def _of_devices(cluster: Cluster, name: str, rows: NDArray[np.intp]) -> tuple[Ints, Ints, Ints]:
+    """Allocatable, requested and held."""
+    if name == GPU_SHARED:  # how a request is divided, and no amount
+        none = np.zeros(len(rows), dtype=np.int64)
+        return none, none, none
+    table, every = cluster.managers.devices.tables[TYPE_OF[name]], slice(0, cluster.nodes.size)
+    left = left_on(every, table, cluster.ledger.reservations)
+    of = device_amounts(table, name, every, left, np.zeros_like(left))
+    return of.total[rows], of.requested[rows], of.reserved[rows]
+
+
+def _requests(cluster: Cluster) -> dict[int, PodClass]:
+    """By slot, a class with the most frequent requests of pods that request it; of equally frequent
+    ones, the larger."""
     counts: Counter[tuple[tuple[int, int], ...]] = Counter()
+    classes: dict[tuple[tuple[int, int], ...], PodClass] = {}
     for cls in cluster.classes:
         if cls.refs and not cls.is_reserve_pod and not cls.is_daemon:
             counts[cls.requests] += cls.refs
+            classes.setdefault(cls.requests, cls)
     found: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
     for requests, count in counts.items():
         for slot, _ in requests:
             found[slot] = max(found.get(slot, (0, ())), (count, requests))
     if counts:
         found[PODS] = max((count, requests) for requests, count in counts.items())
-    return {slot: ((PODS, 1), *requests) for slot, (_, requests) in found.items()}
+    return {slot: classes[requests] for slot, (_, requests) in found.items()}
 
 
-def _fitting(
-    free: NDArray[np.int64], slots: list[int], requests: tuple[tuple[int, int], ...]
-) -> NDArray[np.int64]:
-    """How many pods with these requests fit into each column of free amounts."""
-    fitting = np.full(free.shape[1], _UNBOUNDED, dtype=np.int64)
-    for slot, amount in requests:
-        if slot not in slots:
-            return np.zeros(free.shape[1], dtype=np.int64)
-        if amount:
-            fitting = np.minimum(fitting, free[slots.index(slot)] // amount)
-    return fitting
+def _fits(
+    cluster: Cluster,
+    amounts: Mapping[int, _Amounts],
+    typical: PodClass,
+    rows: NDArray[np.intp],
+    schedulable: NDArray[np.bool_],
+) -> tuple[int, int]:
+    """How many pods of the class fit, and how many would if all that is free were on one node."""
+    fitting, pooled = np.full(len(rows), _UNBOUNDED, dtype=np.int64), _UNBOUNDED
+    for slot, amount in ((PODS, 1), *typical.requests):
+        if slot not in amounts:
+            return 0, 0
+        if amount and amounts[slot].name != GPU_SHARED:
+            free = amounts[slot].free
+            fitting = np.minimum(fitting, free // amount)
+            pooled = min(pooled, int(free.sum()) // amount)
+    devices = cluster.managers.devices
+    search = devices.valid_search(typical) if devices.active else None
+    for share in search.shares if search is not None else ():
+        if (known := devices.tables.get(share.type)) is None:
+            continue
+        lines = [line for line, amount in enumerate(share.each) if amount]
+        each = np.array([share.each[line] for line in lines], dtype=np.int64)[:, None, None]
+        on_device = (known.free[lines][:, rows] // each).min(axis=0).clip(0, None)
+        on_device = on_device if share.number == 1 else on_device.clip(0, 1)
+        on_node = np.where(schedulable, on_device.sum(axis=1), 0)
+        served = known.known[rows].any(axis=1)
+        if served.all(where=fitting > 0):  # nodes without a Device object have amounts only
+            pooled = min(pooled, int(on_node.sum()) // share.number)
+        fitting = np.minimum(fitting, np.where(served, on_node // share.number, _UNBOUNDED))
+    return int(fitting.sum()), pooled

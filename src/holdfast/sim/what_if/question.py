@@ -43,7 +43,7 @@ from holdfast.sim.what_if.answer import (
     WhatIfAnswer,
     pending_groups,
 )
-from holdfast.sim.what_if.capacity import cluster_capacity
+from holdfast.sim.what_if.capacity import cluster_capacity, comparable
 from holdfast.sim.what_if.changes import (
     AppliedChanges,
     BeforePods,
@@ -178,11 +178,13 @@ class WhatIfQuestion:
             if applied.drained:
                 blocked = drain(cluster, applied.drained, log.rest)
         pending = _pending(cluster)
+        after = cluster_capacity(cluster.scheduler.cluster, len(pending))
+        before, after = comparable(self.before, after)
         answer = WhatIfAnswer(
             time=self.time,
             changes=[*self._texts, *applied.texts],
-            before=self.before,
-            after=cluster_capacity(cluster.scheduler.cluster, len(pending)),
+            before=before,
+            after=after,
             blocked=blocked,
             notes=[*self.notes, *applied.notes],
         )
