@@ -11,6 +11,7 @@ from scheduler.framework.test_calendar_planner import (
     BEGIN,
     HOUR,
     LIMITED,
+    ending,
     node_of,
     plan,
     starts,
@@ -284,6 +285,74 @@ def test_a_reservation_that_is_late_comes_before_a_starvation_hold(
     later = [step("30m", patch=labelled), *restart]
     played = play(given, later, config=actions("allocate", "backfill", **reserve), until=HOUR)
     assert starts(played, "w")[0] == (30 * 60, phase)
+
+
+STARVES = {"starvingJobTimeThreshold": "5m", "reservedNodePercent": 100}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize("is_limited", [False, True])
+@pytest.mark.parametrize(
+    ("nodes", "at"),
+    [
+        pytest.param(4, ["n1", "n2", "n3"], id="nodes without a hold for all"),
+        pytest.param(3, ["n1", "n2", "n0"], id="for the last one only the node with the hold"),
+    ],
+)
+def test_late_reservations_leave_a_starvation_hold_its_node_while_others_are_as_good(
+    nodes: int, at: list[str], is_limited: bool, hold: str, restarts: bool
+) -> None:
+    annotations = LIMITED if is_limited else {}
+    late = [window(f"w{i}", 20 + 5 * i, 12, at="1m") for i in range(3)]
+    starving = pod("starving", 9, at="1m")
+    if is_limited:
+        for raw in [*late, starving]:
+            with_limit(raw, 9 if raw is starving else 12)
+    given = [node(f"n{i}", 12, annotations=annotations) for i in range(nodes)]
+    given += [ending(f"run{i}", 9, 50, nodeName=f"n{i}") for i in range(nodes)]
+    restart = [step("22m", restart="scheduler")] if restarts else []
+    config = actions("allocate", "backfill", **STARVES, hold=hold)
+    played = play([*given, starving, *late], restart, config=config, until=HOUR)
+    assert [node_of(played, f"w{i}") for i in range(3)] == at
+    if "n0" not in at:
+        assert played.bound()["starving"] == (50 * 60, "n0")
+
+
+@pytest.mark.parametrize(("free", "at"), [(3, "n0"), (8, "n1")])
+def test_a_late_reservation_starts_at_once_rather_than_wait_beside_a_hold(free: int, at: str) -> None:
+    """It fits on n0 now if it displaces the hold; on n1 now, or once `other` has ended."""
+    ssd = {"metadata": {"labels": {"disk": "ssd"}}}
+    given = [
+        node("n0", 12),
+        node("n1", 12),
+        pod("run", 4, nodeName="n0", runs_for="50m"),
+        pod("other", 12 - free, nodeName="n1", runs_for="2h"),
+        pod("starving", 12, at="1m"),
+        window("w", 20, 8, pod={"nodeSelector": {"disk": "ssd"}}),
+    ]
+    labelled = [
+        step("30m", patch={"kind": "Node", "name": name, "merge": ssd}) for name in ("n0", "n1")
+    ]
+    config = actions("allocate", "backfill", **STARVES, hold="node")
+    played = play(given, labelled, config=config, until=HOUR)
+    assert node_of(played, "w") == at
+    assert starts(played, "w")[0] == (30 * 60, "Available")
+
+
+def test_a_plan_is_made_beside_a_starvation_hold_where_it_can_be() -> None:
+    """The node of the hold has less to spare."""
+    given = [
+        node("n0", 8),
+        node("n1", 12),
+        pod("run", 4, nodeName="n0", runs_for="2h"),
+        pod("other", 8, nodeName="n1", runs_for="50m"),
+        pod("starving", 8, at="1m", nodeSelector={"kubernetes.io/hostname": "n0"}),
+        window("w", 60, 4, at="10m"),
+    ]
+    config = actions("allocate", "backfill", **STARVES, hold="amount")
+    played = play(given, config=config, until=30 * 60)
+    assert plan(played, "w") == ("n1", "True")
 
 
 # Owners that are evicted at the end of an earlier reservation

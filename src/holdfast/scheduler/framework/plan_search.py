@@ -144,7 +144,7 @@ class PlanSearch:
         self, planned: PlannedReservation, among: Bools | None, standing: Standing, certain: bool
     ) -> int:
         """The row with the least to spare on which the plan fits for certain, or else may fit; -1 if
-        there is none."""
+        there is none. A row comes first where it fits beside starvation holds that are Waiting."""
         rows = self.suitable(planned, standing)
         if among is not None:
             rows &= among[: len(rows)]
@@ -156,10 +156,20 @@ class PlanSearch:
             rows &= free[slot] >= amount
             whole = np.maximum(self._limits.capacity(slot), 1)
             spare += (free[slot] - amount) / whole
+        spare[self._displacing(wanted, free)] += len(wanted)
         best = self._first_with_particular(planned, rows, spare, standing, certain)
         if best < 0 and certain and planned.reservation.calendar.before == BeforeStart.PREEMPT:
             return self._best_with_victims(planned, possible, standing)
         return best
+
+    def _displacing(self, wanted: Amounts, free: Free) -> Bools:
+        """The rows on which these amounts would be taken from starvation holds that are Waiting;
+        `free` counts what these claim."""
+        holds = self._cluster.reservations.starvation_holds
+        displacing = np.zeros(self._nodes.size, dtype=np.bool_)
+        for slot, amount in wanted.items() if holds else ():
+            displacing |= free[slot] - holds.outranked_by_row(slot)[: len(displacing)] < amount
+        return displacing
 
     def _first_with_particular(
         self,

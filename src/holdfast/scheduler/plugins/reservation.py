@@ -37,6 +37,9 @@ REASON_SAME_REUSABLE = "node(s) only one same reusable reservation can be schedu
 
 _NOW = 2**42
 """The score of a node with enough free capacity now; each millisecond until then costs one point."""
+_SPARING = 2**40
+"""By how much a node scores more where a late reservation displaces no starvation hold; one with
+enough free capacity now by twice as much."""
 _PATIENCE = 600.0
 """How long an owner waits for its reservation to be written, in seconds."""
 
@@ -57,8 +60,10 @@ class ReservationPlugin(ClusterPlugin):
     def score(self, cls: PodClass) -> Score | None:
         """A pre-allocation prefers the node where its capacity is free first: now, or at the expected
         end of the pods there. Nodes without run-time estimates come last, ordered by how little is
-        missing."""
-        if not cls.pre_allocation or cls.is_planned:
+        missing. A late reservation prefers nodes where it displaces no starvation hold."""
+        if cls.is_planned:
+            return self._sparing(cls)
+        if not cls.pre_allocation:
             return None
         asked = [(slot, amount) for slot, amount in cls.requests if amount]
 
@@ -78,6 +83,33 @@ class ReservationPlugin(ClusterPlugin):
             return scores
 
         return Score(score, Scope.USAGE)
+
+    def _sparing(self, cls: PodClass) -> Score:
+        """Of the nodes on which a late reservation has its capacity now, and of those on which it
+        waits, those come first that have enough beside the starvation holds that are Waiting. A hold
+        is displaced, and its job pushed back, only where no other node is as good."""
+        nodes, limits = self.cluster.nodes, self.cluster.limits
+        holds, late = (
+            self.cluster.reservations.starvation_holds,
+            self.cluster.reservations.calendar.late,
+        )
+        version = Settled(lambda: bool(holds) and cls.id in late)
+        if not holds or cls.id not in late:
+            return Score.same(0, version)
+
+        def score(view: View) -> Cells:
+            now, beside = view.full(True), view.full(True)
+            for slot, amount in cls.usage:
+                if limits.is_bounded(slot):
+                    most = view.take(limits.capacity(slot)) - amount
+                    kept = view.take(nodes.held_once_pods_end[slot]) + view.take(
+                        nodes.daemon_requested[slot]
+                    )
+                    now = now & (view.claimed(slot) - holds.outranked(cls, view, slot) <= most)
+                    beside = beside & (kept <= most)
+            return view.where(now, 2 * _SPARING, 0) + view.where(beside, _SPARING, 0)
+
+        return Score(score, Scope.USAGE, version=version)
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
         """The score by the time when the capacity is free; `unknown` if that is not known."""

@@ -311,11 +311,15 @@ class StarvationHolds:
             return 0
         if isinstance(view, One):
             return self.outranked_on(view.rows).get(slot, 0)
+        return view.take(self.outranked_by_row(slot))
+
+    def outranked_by_row(self, slot: int) -> NDArray[np.int64]:
+        """What holds that are Waiting claim of a slot, over all rows."""
         found = np.zeros(self._cluster.nodes.capacity, dtype=np.int64)
         for reservation in self._known.values():
             if reservation.waiting and reservation.entry is not None:
                 found[reservation.entry.row] += reservation.entry.left(slot)
-        return view.take(found)
+        return found
 
     def outranked_on(self, row: int) -> Amounts:
         """What holds that are Waiting claim on a row, by slot."""
