@@ -13,7 +13,7 @@ import yaml
 from harness.objects import Raw, pod, reservation
 from harness.served_cluster import ServedCluster, call
 from holdfast.cli.explanation_text import text
-from holdfast.explanation.report import Report
+from holdfast.explanation.report import Ranked, Report
 from sim.what_if.clusters import node
 from sim.what_if.clusters import pod as stored_pod
 
@@ -402,6 +402,12 @@ def test_text_fits_the_terminal(
     for arguments in (["pod", "big"], ["pod", "greedy"], ["pod", "web-0"], ["rsv", "peak"]):
         lines = cluster("explain", *arguments).lines
         assert max(map(len, lines)) <= columns, max(lines, key=len)
+
+
+def test_a_last_resort_is_called_so() -> None:
+    ranked = [Ranked("n2", 300), Ranked("n1", 300 - 2**59, "r", 300, -(2**59))]
+    lines = text(Report("Pod default/p", "Pending", "", ranked=ranked), 0.0).splitlines()
+    assert [" ".join(line.split()) for line in lines[-2:]] == ["n2 0 - -", "n1 300 last resort r"]
 
 
 def test_nothing_is_written(cluster: ServedCluster) -> None:

@@ -323,8 +323,8 @@ RESERVATIONS = (
         "restricted-open",
         "what a Restricted reservation reserves comes from it alone",
         "scheduler/framework/feasibility/reservation_scores.py",
-        "        if reservation.restricted is not None and self.lacking(entry):",
-        "        if reservation.restricted is not None and not self.lacking(entry):",
+        "        if entry.reservation.restricted is not None and self.lacking(entry):",
+        "        if entry.reservation.restricted is not None and not self.lacking(entry):",
         ("scheduler/reservations/test_restricted.py",),
     ),
     Mutation(

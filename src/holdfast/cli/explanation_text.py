@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from holdfast.cli.printing import event_cells
 from holdfast.explanation.facts.holders import kind_text
-from holdfast.explanation.report import Report, few
+from holdfast.explanation.report import Ranked, Report, few
 from holdfast.kube.object_client import Raw
 
 _PIPED_WIDTH = 100
@@ -56,8 +56,7 @@ def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
     rejected = [[str(len(r.nodes)), r.reason, r.plugin, few(r.nodes, 3)] for r in report.nodes]
     lines += _part("Rejected nodes", ("COUNT", "REASON", "PLUGIN", "NODES"), rejected, width)
     ranked = [
-        [p.node, str(p.node_score), str(p.reservation_score or "-"), p.reservation or "-"]
-        for p in report.ranked
+        [p.node, str(p.node_score), _reservation_score(p), p.reservation or "-"] for p in report.ranked
     ]
     headers = ("NODE", "NODE SCORE", "RESERVATION SCORE", "RESERVATION")
     lines += _part("Feasible nodes, best first", headers, ranked, width)
@@ -68,6 +67,12 @@ def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
     lines += _listed("Members", report.members, width, _MEMBERS)
     lines += _events(report, now, width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _reservation_score(ranked: Ranked) -> str:
+    if ranked.reservation_score < 0:
+        return "last resort"
+    return str(ranked.reservation_score or "-")
 
 
 def _on_node(report: Report, width: int) -> list[str]:

@@ -19,6 +19,7 @@ from harness.scenarios import actions, play
 from harness.world import World
 
 AFTER = {"starvingJobTimeThreshold": 10}
+ORDER = "scheduling.koordinator.sh/reservation-order"
 MUST = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
 
 
@@ -67,6 +68,64 @@ def test_its_slot_is_used_where_the_node_has_no_other(cpu: str) -> None:
     assert (world.node_of("other"), world.node_of("q")) == ("", "")
     world.delete("Pod", "p").wait(30)
     assert world.reservation_of("q") == "r"
+
+
+@pytest.mark.parametrize("order", ["", "1"])
+@pytest.mark.parametrize("idles", [1, 2, 6])
+def test_slots_of_reservations_of_resources_are_used_last(idles: int, order: str) -> None:
+    """However many there are, and whatever their order."""
+    labels = {ORDER: order} if order else {}
+    full = [full_of_pods(f"a{i}") for i in range(8)]
+    for_cpu = [reservation(f"r{i}", "2", labels=labels, pod={"nodeName": f"a{i}"}) for i in range(8)]
+    world = World(*full, *for_cpu, node("b", cpu="1", allocatable={"pods": "5"}))
+    world.put(*(idle(f"p{i}") for i in range(idles)), pod("q", "2", "a"))
+    assert [world.node_of(f"p{i}") for i in range(idles)].count("b") == min(idles, 5)
+    assert [world.reservation_of(f"p{i}") for i in range(min(idles, 5))] == [""] * min(idles, 5)
+    assert world.reservation_of("q")
+    if idles > 5:
+        assert world.reservation_of("p5") == "r0"
+
+
+def test_of_last_slots_the_first_in_order_is_used() -> None:
+    full = [full_of_pods(f"n{i}") for i in range(3)]
+    held = [
+        reservation(f"r{i}", "2", labels={ORDER: order}, pod={"nodeName": f"n{i}"})
+        for i, order in enumerate("312")
+    ]
+    world = World(*full, *held).put(idle("p"), idle("q"), idle("r"))
+    assert [world.reservation_of(name) for name in ("p", "q", "r")] == ["r1", "r2", "r0"]
+
+
+@pytest.mark.parametrize("labels", [{}, {ORDER: "1"}])
+def test_a_reservation_for_slots_is_used_before_the_last_slot(labels: dict[str, str]) -> None:
+    world = World(
+        full_of_pods("a", pods=2),
+        reservation("r", "2", labels=labels, pod={"nodeName": "a"}),
+        reservation("slots", "", pod={"nodeName": "a"}),
+    )
+    world.put(idle("p"))
+    assert world.reservation_of("p") == "slots"
+    world.put(idle("q"))
+    assert world.reservation_of("q") == "r"
+
+
+def test_a_pod_with_requests_uses_the_slot_of_another_resource_last() -> None:
+    half = reservation("r", requests={"memory": "1Gi"}, allocateOnce=False, pod={"nodeName": "a"})
+    world = World(full_of_pods("a", 2), half, pod("x", nodeName="a"), full_of_pods("b"))
+    world.put(*(pod(name, app="a", requests={"cpu": "1"}) for name in ("p", "q")))
+    assert (world.node_of("p"), world.reservation_of("p")) == ("b", "")
+    assert world.reservation_of("q") == "r"
+
+
+def test_slots_are_used_last_where_reservations_do_not_score() -> None:
+    unscored = {"plugins": {"score": {"disabled": [{"name": "Reservation"}]}}}
+    played = play(
+        [full_of_pods("a"), full_of_pods("b")],
+        reservation("r", "2", pod={"nodeName": "a"}),
+        [idle("p", at="2s"), idle("q", at="3s")],
+        config={**actions(), "profiles": [unscored]},
+    )
+    assert played.bound() == {"p": (2, "b"), "q": (3, "a")}
 
 
 def test_a_node_with_the_slot_is_preferred() -> None:

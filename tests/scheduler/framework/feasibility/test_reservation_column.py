@@ -105,6 +105,24 @@ def test_it_makes_no_difference_when_the_memory_is_full(
     live(world, rng, 20)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_last_slots_fare_as_if_looked_at_for_the_first_time(seed: int) -> None:
+    rng = random.Random(seed)
+    world = World(
+        *(node(f"n{i}", allocatable={"pods": rng.choice("123")}) for i in range(8)),
+        *(a_reservation(f"r{i}", rng, alike=False) for i in range(8)),
+        *(reservation(f"s{i}", "") for i in range(2)),
+    )
+    world.put(pod("idle", "", "a"), pod("first", "1", "a"))
+    columns = [kept_column(world, name) for name in ("idle", "first")]
+    for number in range(12):
+        world.put(pod(f"p{number}", rng.choice(("", "", "1")), rng.choice("aab")))
+        if number % 3 == 2:
+            world.delete("Pod", f"p{number - rng.randrange(3)}")
+        for column in columns:
+            check(world, column)
+
+
 def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight nodes with a reservation for four: the ninth owner finds a row in a state known already,
     and so do all that follow."""

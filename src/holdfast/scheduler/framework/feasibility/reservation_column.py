@@ -97,7 +97,8 @@ class ReservationColumn(ClassColumn):
         chosen = self._chosen.get(row)
         if chosen is None or chosen.entry is None:
             return 0
-        return self._profile.reservation_weight * self._reservation_scores.score_of(chosen.entry)
+        score = self._reservation_scores.score_of(chosen.entry)
+        return 0 if score is None else int(self._reservation_scores.weighted(score))
 
     @property
     def needs(self) -> tuple[Need, ...] | None:
@@ -182,7 +183,7 @@ class ReservationColumn(ClassColumn):
             return super()._update_one(row, False)
         entry, view, reservation_score = best
         self._chosen[row] = entry.reservation
-        score = self._profile.reservation_weight * reservation_score
+        score: int = reservations.weighted(reservation_score)
         if self._node_scores:
             score += self._node_score.item(row)
         for weight, scores in self._usage_scores:
@@ -209,7 +210,7 @@ class ReservationColumn(ClassColumn):
             else:
                 best = self._evaluate(entry)
                 if best is not None:
-                    total = self._profile.reservation_weight * best[2] + self._scored(best[1])
+                    total = self._reservation_scores.weighted(best[2]) + self._scored(best[1])
                 memo.remember(key, total)
         if entry is not None and total is not None:
             self._chosen[row] = entry.reservation
@@ -249,7 +250,7 @@ class ReservationColumn(ClassColumn):
     def _evaluate(self, entry: ReservationEntry) -> tuple[ReservationEntry, AllocatingOne, int] | None:
         """The reservation, the row as its owner sees it, and its score; None if infeasible."""
         score = self._reservation_scores.score_of(entry)
-        if score < 0:
+        if score is None:
             return None
         view = AllocatingOne(self._table, self._cluster.ledger, entry)
         for passes in self._inner_filters:
@@ -284,7 +285,7 @@ class ReservationColumn(ClassColumn):
         local = self._node_score[view.rows] if self._node_scores else 0
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
-        local = local + self._profile.reservation_weight * reservation_score
+        local = local + self._reservation_scores.weighted(reservation_score)
         best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), reservation_score)
         if not best:
             return

@@ -5,6 +5,9 @@ default allocate policy only the oldest counts, and of those and the rest the on
 afterwards (a resource of which the pod requests more than is left counts as 0). Between nodes: an order
 label comes first again, then the share of the pod's request that is reserved, then how much of the
 reservation is allocated. Ties on one node go to the larger reserved share, then to the oldest.
+
+A reservation that gives a pod nothing but the last slot of its node is a last resort: it comes after
+every other reservation of the node, and the node after every node on which the pod needs none such.
 """
 
 from collections.abc import Callable
@@ -30,6 +33,9 @@ _LEVELS = 2**37 + 2**33 + 1
 """How many orders are told apart."""
 _WEIGHT = 5000
 """The highest weight of a score with so many orders that fits 64 bits."""
+_LAST_RESORT = 2**59
+"""By how much, weighted, a last resort scores lower: less than a row that is infeasible does, but more
+than its own order and all other scores add."""
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 IN_FIGURES = ", requested: {}, used: {}, capacity: {}"
@@ -110,7 +116,9 @@ class ReservationScores:
         self._asks_nothing = not self._asked and not cls.claims
         self._parts = len(self._asked) or 1
         self._managers = cluster.managers
+        self._weight = weight
         self._order_step = -(-weight // _WEIGHT) or 1
+        self._last_resort = max(1, _LAST_RESORT // (weight or 1) // _STEPS) * _STEPS
         self.matched = cluster.reservations.matched(cls)
         self.on: Callable[[int], list[ReservationEntry]] = (
             self.matched.on if self.matched is not None else _nothing
@@ -150,9 +158,13 @@ class ReservationScores:
 
     def serves(self, entry: ReservationEntry) -> bool:
         """Whether the pod would allocate something from it, and everything its policy requires."""
-        reservation, remaining = entry.reservation, entry.remaining
-        if reservation.restricted is not None and self.lacking(entry):
+        if entry.reservation.restricted is not None and self.lacking(entry):
             return False
+        return self._serves_by_more(entry) or self._has_last_slot(entry)
+
+    def _serves_by_more(self, entry: ReservationEntry) -> bool:
+        """Whether there is a reason to use the reservation other than the last slot of its node."""
+        reservation, remaining = entry.reservation, entry.remaining
         managed_slots = self._cluster.managers.managed_slots(self._cls, entry)
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in managed_slots:
@@ -165,22 +177,34 @@ class ReservationScores:
             return True
         if self._cls.claims and self._cluster.claims.serves(self._cls, entry):
             return True
-        if self._gets_slot(entry):
+        if self._is_for_slots(entry):
             return True
         # Reservation affinity is satisfied by a reservation without any resource the pod requests.
         return self.required and not any(slot in entry.amounts for slot, _ in self._asked)
 
-    def _gets_slot(self, entry: ReservationEntry) -> bool:
+    def _is_for_slots(self, entry: ReservationEntry) -> bool:
         """Whether a pod slot is reason enough to use the reservation: it reserves a number of pods, or
-        nothing but its slot, or its node has no other slot. Otherwise a pod that requests nothing would
-        use up a reservation of resources."""
+        nothing but its slot. Otherwise a pod that requests nothing would use up a reservation of
+        resources."""
         usage, reservation = entry.usage, entry.reservation
         if not usage.remaining.get(PODS):
             return False
-        if reservation.counts_pods or not (usage.named or reservation.holds_more):
-            return True
+        return reservation.counts_pods or not (usage.named or reservation.holds_more)
+
+    def _has_last_slot(self, entry: ReservationEntry) -> bool:
+        """Whether its node has no pod slot but those that reservations hold, and this one has one."""
+        if not entry.usage.remaining.get(PODS):
+            return False
         nodes = self._cluster.nodes
         return nodes.claimed.item(PODS, entry.row) >= nodes.allocatable.item(PODS, entry.row)
+
+    def _last_resorts(self, matched: list[ReservationEntry]) -> list[int]:
+        """Which of these give the pod nothing but the last slot of their nodes, as positions."""
+        nodes, left = self._cluster.nodes, self._cluster.ledger.reservations.left
+        rows, index = [entry.row for entry in matched], [entry.index for entry in matched]
+        full = nodes.claimed[PODS, rows] >= nodes.allocatable[PODS, rows]
+        possible = full & (left[PODS, index] > 0)
+        return [i for i in np.flatnonzero(possible).tolist() if not self._serves_by_more(matched[i])]
 
     def closes(self, entry: ReservationEntry) -> bool:
         """Whether pods of the class can use its node only through a reservation: it is Restricted, and
@@ -250,7 +274,8 @@ class ReservationScores:
         return IN_FIGURES.format(asked, entry.taken.get(slot, 0), capacity)
 
     def scores(self, matched: list[ReservationEntry]) -> Ints:
-        """The score of each reservation; higher is better."""
+        """The score of each reservation that serves; higher is better, and negative for last
+        resorts."""
         reservations = self._cluster.ledger.reservations
         index = [entry.index for entry in matched]
         left, amounts = reservations.left[:, index], reservations.amounts[:, index]
@@ -272,12 +297,16 @@ class ReservationScores:
         filled = part // np.maximum(counted.sum(axis=0), 1)
         score: Ints = share * _STEPS + filled
         orders = [entry.reservation.order for entry in matched]
+        by_order = np.zeros(len(index), dtype=np.int64)
         if any(orders):
-            score += np.array([self._order_score(order) for order in orders], dtype=np.int64)
+            by_order += np.array([self._order_score(order) for order in orders], dtype=np.int64)
+        score += by_order
+        if last := self._last_resorts(matched):
+            score[last] = by_order[last] // _STEPS + filled[last] - self._last_resort
         return score
 
-    def score_of(self, entry: ReservationEntry) -> int:
-        """The same for one reservation, without arrays; -1 if `serves` is false."""
+    def score_of(self, entry: ReservationEntry) -> int | None:
+        """The same for one reservation, without arrays; None if `serves` is false."""
         reservation, usage, asked = entry.reservation, entry.usage, self._by_slot
         remaining, named = usage.remaining, usage.named
         share = filled = 0
@@ -289,20 +318,31 @@ class ReservationScores:
                 some = True
                 share += 100 if left >= amount else 100 * left // amount
         if sure and (some or (self.by_amounts and not self.required)):
-            if not (some or self._gets_slot(entry)) or (
+            by_more = some or self._is_for_slots(entry)
+            if not (by_more or self._has_last_slot(entry)) or (
                 reservation.restricted is not None and self._lacks(entry, reservation.restricted)
             ):
-                return -1
-        elif not self.serves(entry):
-            return -1
+                return None
+        elif self.serves(entry):
+            by_more = not self._has_last_slot(entry) or self._serves_by_more(entry)
+        else:
+            return None
         if not self._asked and remaining.get(PODS):
             share = 100
         for slot, reserved in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
                 filled += 100 * (reserved - unused) // reserved
-        score = share // self._parts * _STEPS + filled // (len(named) or 1)
-        return score + self._order_score(reservation.order) if reservation.order else score
+        filled //= len(named) or 1
+        by_order = self._order_score(reservation.order) if reservation.order else 0
+        if not by_more:
+            return by_order // _STEPS + filled - self._last_resort
+        return share // self._parts * _STEPS + filled + by_order
+
+    def weighted(self, score: Any) -> Any:
+        """What a score, or each of several, adds to the total of a row. A last resort is one without a
+        weight too."""
+        return self._weight * score if self._weight else score * (score < 0)
 
     def _order_score(self, order: int) -> int:
         """Exceeds every other score; higher for a lower order. A score has 64 bits, so orders are
@@ -351,11 +391,13 @@ def _real_only(on: Callable[[int], list[ReservationEntry]]) -> Callable[[int], l
 
 def nominate(scored: list[tuple[ReservationInfo, int]]) -> int:
     """Which of a row's feasible reservations to nominate, as a position in the list."""
-    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(scored) if p.order]
+    among = [(i, p) for i, (p, score) in enumerate(scored) if score >= 0]
+    among = among or [(i, p) for i, (p, _) in enumerate(scored)]
+    ordered = [(p.order, _age(p), i) for i, p in among if p.order]
     if ordered:
         return min(ordered)[-1]
-    shared = [(_age(p), i) for i, (p, _) in enumerate(scored) if _is_shared(p)]
-    left = [i for i, (p, _) in enumerate(scored) if not _is_shared(p)]
+    shared = [(_age(p), i) for i, p in among if _is_shared(p)]
+    left = [i for i, p in among if not _is_shared(p)]
     if shared:
         left.append(min(shared)[-1])
 
