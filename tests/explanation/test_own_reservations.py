@@ -23,7 +23,7 @@ from explanation.test_situations import (
     schedule,
     world_of,
 )
-from harness.objects import Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, pod_spec, reservation
 
 OVERRUN = full("a", "6", "n1", metadata=annotated(**{ESTIMATE: "1h"}))
 
@@ -276,3 +276,41 @@ def test_an_enlarged_reservation_is_resized_by_the_scheduler() -> None:
     assert "status" not in change["patch"]
     world.put(merged(world.objects["Reservation", "peak"], change["patch"])).wait(30)
     assert (world.node_of("p"), world.reservation_of("p")) == ("n1", "peak")
+
+
+@pytest.mark.parametrize(
+    ("requested", "owners", "left", "listed"),
+    [
+        ({}, 0, "1 pod slot", "pods=1"),
+        ({"pods": "2"}, 0, "2 pod slots", "pods=2"),
+        ({"pods": "2"}, 1, "1 pod slot", "pods=1"),
+        ({"pods": "2"}, 2, "nothing", "pods=0"),
+        ({"cpu": "4"}, 0, "4 cpu", "cpu=4"),
+        ({"cpu": "4", "pods": "3"}, 1, "2 cpu, 2 pod slots", "cpu=2,pods=2"),
+    ],
+)
+def test_what_remains_of_a_reservation_of_pod_slots(
+    requested: Raw, owners: int, left: str, listed: str
+) -> None:
+    slots = reservation("slots", pod=pod_spec(requested), app="web", ttl="0s", allocateOnce=False)
+    cpu = "2" if "cpu" in requested else None
+    using = [pod(f"o{i}", cpu, app="web") for i in range(owners)]
+    world = world_of([N1]).put(slots)
+    for each in using:
+        world.put(each)
+    report = explained(world, Row([], [], [], name="slots", kind="Reservation"))
+    assert report.summary == f"It reserves capacity on n1; remaining: {left}."
+    on_node = explained(world, Row([], [], [], name="n1", kind="Node"))
+    (held,) = on_node.held
+    assert ",".join(f"{name}={amount}" for name, amount in sorted(held.left.items())) == listed
+    world.put(pod("p", "9", app="web"))
+    (matching,) = explained(world, Row([], [], [])).reservations
+    assert matching.left == listed
+
+
+def test_a_reservation_of_pod_slots_waits_for_them() -> None:
+    few = node("n1", cpu="8", allocatable={"pods": "2"})
+    slots = reservation("slots", pod=pod_spec({"pods": "2"}), app="web", preAllocation=True)
+    world = world_of([few, full("x", "2", "n1"), slots])
+    report = explained(world, Row([], [], [], name="slots", kind="Reservation"))
+    assert report.summary.startswith("It waits until 2 pod slots are free on n1"), report.summary

@@ -1,6 +1,6 @@
 """Amounts, pods and times as they are put in sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast.api.plurals import number_of, plural
 from holdfast.api.times import format_duration, span_text
@@ -19,12 +19,19 @@ _FEW = 3
 
 def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
     """`3 cpu, 2Gi memory`"""
-    slots = snapshot.cluster.nodes.slots
-    named = [(slots.name(slot), amount) for slot, amount in amounts.items()]
+    name = snapshot.cluster.nodes.slots.name
+    return _listed([(name(slot), amount) for slot, amount in amounts.items() if name(slot)])
+
+
+def named_amounts(amounts: Mapping[str, int]) -> str:
+    """`3 cpu, 2Gi memory`, those that are not 0; empty if all are."""
+    return _listed([(name, amount) for name, amount in sorted(amounts.items()) if amount])
+
+
+def _listed(amounts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(
         number_of(amount, "pod slot") if name == "pods" else f"{shown(name, amount)} {name}"
-        for name, amount in named
-        if name
+        for name, amount in amounts
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
 from holdfast.scheduler.cluster.limit_sums import UNLIMITED
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
@@ -107,6 +108,17 @@ class ClusterSnapshot:
             else:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
             self.scheduler.feed(event_of(info, raw), self.now)
+
+
+def reserved_by_name(
+    cluster: Cluster, reserved: Amounts, amounts: Amounts | None = None
+) -> dict[str, int]:
+    """What a reservation holds, or other amounts of the same resources, by name. The pod slot that
+    every reservation has is left out, unless it holds nothing else."""
+    slots, others = cluster.nodes.slots, any(reserved[slot] for slot in reserved if slot != PODS)
+    named = [slot for slot in reserved if slot != PODS or reserved[slot] > 1 or not others]
+    of = reserved if amounts is None else amounts
+    return {name: of.get(slot, 0) for slot in sorted(named) if (name := slots.name(slot))}
 
 
 def unknown_configuration(why: str) -> str:

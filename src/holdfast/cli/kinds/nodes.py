@@ -15,6 +15,7 @@ from holdfast.snapshot.cluster_snapshot import (
     claimed_devices,
     limited_resources,
     node_amounts,
+    reserved_by_name,
     shown,
     unknown_bounds,
     used_reservation,
@@ -207,10 +208,8 @@ def _holds(cluster: Cluster, node: str) -> list[ReservationEntry]:
 
 
 def _amounts(cluster: Cluster, entry: ReservationEntry, amounts: dict[int, int]) -> str:
-    """Amounts without the pod slot, which every reservation has."""
-    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in entry.amounts)
-    parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)
-    return ",".join(f"{name}={shown(name, value)}" for name, value in parts)
+    named = reserved_by_name(cluster, entry.amounts, amounts)
+    return ",".join(f"{name}={shown(name, value)}" for name, value in sorted(named.items()))
 
 
 def _line(resource: str, of: NodeAmounts) -> list[str]:

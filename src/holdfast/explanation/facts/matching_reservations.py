@@ -21,7 +21,7 @@ from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
 from holdfast.scheduler.state.cluster import Cluster
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, reserved_by_name, shown
 
 _NAMED = 3
 _OF_NODE = "node(s) "
@@ -182,9 +182,9 @@ def _left(cluster: Cluster, reservation: ReservationInfo) -> str:
     entry = reservation.entry
     if entry is None:
         return ""
-    left = cluster.reservations.by_name((slot, entry.left(slot)) for slot in entry.amounts)
-    parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
-    return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
+    amounts = {slot: entry.left(slot) for slot in entry.amounts}
+    left = reserved_by_name(cluster, entry.amounts, amounts)
+    return ",".join(f"{name}={shown(name, amount)}" for name, amount in sorted(left.items()))
 
 
 def _phase(reservation: ReservationInfo) -> str:

@@ -51,6 +51,7 @@ from holdfast.snapshot.cluster_snapshot import (
     claimed_devices,
     limited_resources,
     node_amounts,
+    reserved_by_name,
     shown,
     unknown_bounds,
 )
@@ -222,7 +223,7 @@ def _reservations(snapshot: ClusterSnapshot, row: int) -> Iterator[ReservationOn
             "Waiting" if reservation.waiting else "Available",
             held_for(snapshot, reservation),
             _named(snapshot, entry.amounts),
-            _named(snapshot, {slot: entry.left(slot) for slot in entry.amounts}),
+            _named(snapshot, entry.amounts, {slot: entry.left(slot) for slot in entry.amounts}),
             format_time(start) if start is not None else "",
             format_time(reservation.expires) if reservation.expires is not None else "",
         )
@@ -237,20 +238,18 @@ def _plans(snapshot: ClusterSnapshot, row: int) -> Iterator[ReservationOnNode]:
             planned.reservation.name,
             "Planned",
             held_for(snapshot, planned.reservation),
-            _named(snapshot, dict(planned.amounts)),
+            _named(snapshot, planned.amounts),
             {},
             format_time(planned.start),
             format_time(planned.end) if planned.end != float("inf") else "",
         )
 
 
-def _named(snapshot: ClusterSnapshot, amounts: Amounts) -> dict[str, str]:
-    slots = snapshot.cluster.nodes.slots
-    return {
-        slots.name(slot): shown(slots.name(slot), amount)
-        for slot, amount in sorted(amounts.items())
-        if slot != PODS and slots.name(slot)
-    }
+def _named(
+    snapshot: ClusterSnapshot, reserved: Amounts, amounts: Amounts | None = None
+) -> dict[str, str]:
+    named = reserved_by_name(snapshot.cluster, reserved, amounts)
+    return {name: shown(name, amount) for name, amount in named.items()}
 
 
 def _free(report: Report) -> str:

@@ -12,7 +12,7 @@ from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.facts.claim_details import held_devices
 from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
-from holdfast.explanation.phrases import NO_ALLOCATE, in_time
+from holdfast.explanation.phrases import NO_ALLOCATE, in_time, named_amounts
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.gang_members import explain_member
@@ -26,7 +26,7 @@ from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.calendar import DRAINING, FEASIBLE, PLANNED, PlannedReservation
 from holdfast.scheduler.reservations.reservation_victims import labelled_priority, may_preempt
 from holdfast.scheduler.state.cluster import Cluster
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, reserved_by_name
 
 _OUTCOMES = {
     "True": "Its capacity will be free by then.",
@@ -91,7 +91,7 @@ def _holding(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
     cluster = snapshot.cluster
     entry = reservation.entry
     assert entry is not None
-    left = _amounts(cluster, entry.amounts, entry.remaining)
+    left = named_amounts(reserved_by_name(cluster, entry.amounts, entry.remaining))
     report.details += held_devices(cluster, reservation)
     if not reservation.waiting:
         report.summary = f"It reserves capacity on {report.node}; remaining: {left or 'nothing'}."
@@ -240,9 +240,3 @@ def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
     return [f"{name} uses it" for name in using] + [
         f"{name} is pending and may use it" for name in waiting
     ]
-
-
-def _amounts(cluster: Cluster, reserved: dict[int, int], amounts: dict[int, int]) -> str:
-    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in reserved)
-    parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" and value)
-    return ", ".join(f"{shown(name, value)} {name}" for name, value in parts)

@@ -12,15 +12,15 @@ from holdfast.explanation.facts.expected_ends import (
     expected_ends,
     overrun_text,
 )
-from holdfast.explanation.phrases import amounts_text, in_time, named_pods
+from holdfast.explanation.phrases import amounts_text, in_time, named_amounts, named_pods
 from holdfast.explanation.repairs.repair import EVICT, WAIT, Repair, edits_migration, repair
 from holdfast.explanation.report import Advice, Report, few
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
-from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, reserved_by_name
 
 _PODS = 8
 _NAMES = 3
@@ -30,8 +30,7 @@ def explain_waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, rep
     cluster, entry = snapshot.cluster, reservation.entry
     assert entry is not None
     lacking = cluster.reservations.lacking(reservation)
-    asked = {slot: amount for slot, amount in entry.amounts.items() if slot != PODS}
-    needed = amounts_text(snapshot, asked)
+    needed = named_amounts(reserved_by_name(cluster, entry.amounts))
     if not lacking:
         report.summary = (
             f"It waits on {report.node}, and {needed} are free there: it is Available next."
