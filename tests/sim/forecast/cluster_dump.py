@@ -65,12 +65,13 @@ def asked(
     name: str | None = None,
     history: DurationHistory | None = None,
     within: float = 7 * 86400.0,
+    now: float = NOON,
     **more: Any,
 ) -> ForecastReport:
     documents = [Document("dump", 1, 1, raw, i) for i, raw in enumerate(objects)]
     options = ForecastOptions(within, **more)
-    forecaster = Forecaster(documents, NOON, SchedulerFactory.of(), history, options)
-    return forecaster.ask(find_targets(objects, kind, name, "", NOON, within))
+    forecaster = Forecaster(documents, now, SchedulerFactory.of(), history, options)
+    return forecaster.ask(find_targets(objects, kind, name, "", now, within))
 
 
 def answer(objects: list[Raw], name: str, kind: str = "pod", **options: Any) -> StartAnswer:

@@ -278,6 +278,27 @@ def test_beside_a_cron_job_what_never_starts_says_so(within: float | None) -> No
     assert "queue small would have more cpu than its capability" in found.message
 
 
+def test_what_starts_only_while_a_pod_without_an_end_stays_is_not_said_to_start_never() -> None:
+    """Once that pod has ended, a reservation for others takes the node."""
+    known = running(pod("a", annotations={ESTIMATE: "5h"}))
+    objects = [node(), known, running(pod("stays", 1)), reservation("r", 4, "9000h"), pod("b")]
+    assert wait(answer(objects, "b")) == 4 * 3600 + 50 * 60
+    found = answer([*objects, cron_job()], "b", occurrences=15)
+    assert found.status is StartStatus.UNKNOWN
+    assert "--within is given" in found.until
+
+
+def test_the_start_is_that_of_the_end_at_any_fraction_of_a_second() -> None:
+    """Times in a simulation are in microseconds, the time at which it begins is not."""
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
+    starts = set()
+    for hundredth in range(0, 100, 7):
+        found = answer(objects, "b", now=NOON + hundredth / 100 + hundredth / 7e6)
+        assert found.start is not None
+        starts |= {found.start.expected, found.waits_for[0].at.expected}
+    assert starts == {"2026-01-01T12:20:00Z"}
+
+
 def test_beside_such_a_schedule_what_starts_early_is_exact_and_what_is_too_large_never_starts() -> None:
     stated = {ESTIMATE: "30m"}
     objects = [node(), running(pod("a", annotations=stated)), every_minute(1)]

@@ -235,14 +235,15 @@ class Forecaster:
         outcome: FutureOutcome,
         released: Mapping[str, FutureOutcome],
     ) -> set[str]:
-        """The targets that do not start even if pods without a known end end at once and CronJobs start
-        no more Jobs. With CronJobs, no future comes to rest by itself."""
+        """The targets that do not start even if CronJobs start no more Jobs, whether pods without a
+        known end stay or end at once. With CronJobs, no future comes to rest by itself."""
         left = [each for each in targets if released[each.name].start_of(each) is None]
         scenario = _suspended(self.scenario)
         if not left or scenario is None or not outcome.goes_on:
             return set()
-        for kept in dict.fromkeys((frozenset[str](), self._required_by(left, outcome))):
-            plan = FuturePlan(RELEASED, kept=kept)
+        released_at_once = dict.fromkeys((frozenset[str](), self._required_by(left, outcome)))
+        plans = [FuturePlan(RELEASED, kept=kept) for kept in released_at_once]
+        for plan in (FuturePlan(MEDIAN_FUTURE), *plans):
             found = self._play(plan, left, 0, 1, self._fewest(), scenario)
             left = [each for each in left if found.start_of(each) is None and not found.goes_on]
         return {each.name for each in left}
@@ -394,7 +395,7 @@ class Forecaster:
             return StartAnswer(name, StartStatus.UNKNOWN, message=message, until=until)
         if name in outcome.gone:
             loss = outcome.gone[name]
-            at = format_time(self.now + loss.t)
+            at = self._stamp(loss.t)
             starts = "it starts" if target.is_single else "a pod of it starts"
             if target.raw["kind"] == "Reservation":
                 starts = "its capacity is free" if _node_of(target.raw) else "it gets a node"
@@ -419,7 +420,7 @@ class Forecaster:
             )
         is_never = is_never or name in outcome.too_large
         if outcome.cut_at is not None and not is_never:
-            at = format_time(self.now + outcome.cut_at)
+            at = self._stamp(outcome.cut_at)
             until = (
                 f"--within is given: without it the forecast ends after {self.options.occurrences:g} "
                 f"reservations of ReservationSchedules and pods of CronJobs, here at {at}"
@@ -443,7 +444,8 @@ class Forecaster:
         return f"{started} of the {target.needed} pods that it still needs start{why}"
 
     def _stamp(self, t: float | None) -> str | None:
-        return format_time(self.now + t) if t is not None else None
+        """In seconds, as far as a sum of times can be exact."""
+        return format_time(round(self.now + t, 3)) if t is not None else None
 
 
 def _suspended(scenario: Scenario) -> Scenario | None:
