@@ -293,7 +293,7 @@ def test_the_start_is_that_of_the_end_at_any_fraction_of_a_second() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
     starts = set()
     for hundredth in range(0, 100, 7):
-        found = answer(objects, "b", now=NOON + hundredth / 100 + hundredth / 7e6)
+        found = answer(objects, "b", now=NOON + hundredth / 100 + hundredth / 3e7)
         assert found.start is not None
         starts |= {found.start.expected, found.waits_for[0].at.expected}
     assert starts == {"2026-01-01T12:20:00Z"}
