@@ -92,6 +92,27 @@ def test_pods_that_request_nothing_leave_planned_slots_free() -> None:
     assert played.times("p") == [None]
 
 
+@pytest.mark.parametrize("late", ["late", "two", "without a volume"])
+@pytest.mark.parametrize("priority", [None, 5000])
+def test_a_late_start_with_a_volume_leaves_a_certain_plan_its_capacity(
+    late: str, priority: int | None
+) -> None:
+    """That of the plan, which has none."""
+    disk = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "disk"}}]}
+    spec: Raw = {} if late == "without a volume" else disk
+    if priority is not None:
+        spec = {**spec, "priority": priority}
+    names = ["late", "other"] if late == "two" else ["late"]
+    given = [
+        node("n0", 4),
+        window("certain", 35, 2, annotations=lead(10)),
+        *(window(name, 34, 4, 600, at="26m", pod=spec) for name in names),
+    ]
+    played = play(given, until=150 * 60)
+    assert starts(played, "certain")[0] == (35 * 60, "Available")
+    assert all(at >= 95 * 60 for name in names for at, _ in starts(played, name))
+
+
 # Plans that can no longer be met
 
 

@@ -86,7 +86,8 @@ class Calendar:
         self._known: dict[str, PlannedReservation] = {}
         self._on_node: dict[str, dict[str, PlannedReservation]] = {}
         self.late: set[int] = set()
-        """The classes of reserve pods that had no node at their start, and are pending."""
+        """The classes of reserve pods that had no node at their start, and are pending; of those with
+        volumes also the classes without, whose columns they share."""
         cluster.classes.on_dropped.append(lambda cls: self.late.discard(cls.id))
         self.revision = 0
         """Changes with the calendar: a reservation is added, removed or changed, or gets another
@@ -154,8 +155,9 @@ class Calendar:
         """Notes that a reservation had no node at its start."""
         pod = reservation.pod
         if pod is not None and pod.cls.id not in self.late:
-            self.late.add(pod.cls.id)
-            self._cluster.epoch.objects += 1  # the class has the filter of the calendar now
+            classes = pod.cls, pod.cls.without_volumes
+            self.late.update(cls.id for cls in classes if cls is not None)
+            self._cluster.epoch.objects += 1  # these classes have the filter of the calendar now
 
     def has(self, row: int) -> bool:
         """Whether reservations are planned on the node of a row."""
