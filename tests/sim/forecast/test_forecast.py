@@ -290,10 +290,11 @@ def test_what_starts_only_while_a_pod_without_an_end_stays_is_not_said_to_start_
 
 def test_the_start_is_that_of_the_end_at_any_fraction_of_a_second() -> None:
     """Times in a simulation are in microseconds, the time at which it begins is not."""
-    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
+    on_node = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "3"}}
+    objects = [node(), reservation("r", 3, "80m", **on_node), pod("b")]
     starts = set()
-    for hundredth in range(0, 100, 7):
-        found = answer(objects, "b", now=NOON + hundredth / 100 + hundredth / 3e7)
+    for i in range(20):
+        found = answer(objects, "b", now=NOON + i / 20 + i / 3e7)
         assert found.start is not None
         starts |= {found.start.expected, found.waits_for[0].at.expected}
     assert starts == {"2026-01-01T12:20:00Z"}
