@@ -345,3 +345,23 @@ def test_a_hold_that_a_member_of_its_job_is_backfilled_on_is_deleted_at_once(
     }
     (name,) = {e.object for e in played.result.timeline if "held-for-large" in e.object}
     assert [event for _, event in played.events(name)] == ["Created", "Available", "Deleted"]
+
+
+@pytest.mark.parametrize("kind", ["disk", "port"])
+def test_nothing_is_held_where_a_reservation_is_planned_for_the_same_disk_or_port(kind: str) -> None:
+    """The hold was refused, deleted, and made again at each change."""
+    needs: Raw = {}
+    if kind == "disk":
+        needs = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
+    later = reservation("q", 1, "q", annotations={"holdfast.io/starts-at": "2026-01-01T01:00:00Z"})
+    starving = pod("starving", 3, at="5s", **needs)
+    later["spec"]["template"]["spec"] |= needs
+    if kind == "port":
+        for spec in (later["spec"]["template"]["spec"], starving["spec"]):
+            spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    others = [pod(f"x{i}", 1, at=f"{20 + 10 * i}s", runs_for="5s") for i in range(4)]
+    given = [node("n1", 4), pod("busy", 2), later, starving]
+    played = play(given, others, config=actions(**SOON), until=100)
+    assert made(played) == []
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
+    assert said == ["its capacity is planned for Reservation/q; no capacity was reserved"]

@@ -343,7 +343,7 @@ class HoldSearch:
 
     def _ordered(self, profile: Profile, pod: PodRecord) -> list[int]:
         feasibility = self._feasibility
-        among = feasibility.rows(pod, self._earlier) & self._open
+        among = feasibility.rows(pod, self._earlier, self._ignore_plans) & self._open
         for slot, amount in feasibility.hold_amounts(pod.cls).items():
             among &= self._unavailable(slot, pod) + amount <= feasibility.capacity(slot)
         among[self._unfit(pod)] = False
@@ -469,12 +469,19 @@ class HoldFeasibility:
         """The class of the reserve pod for each class of pods."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
-    def rows(self, pod: PodRecord, earlier: Iterable[Place] = ()) -> Bools:
-        """The rows that pass every filter but the one on amounts; for amounts compare `hold_amounts`
-        with `capacity`. `earlier` are the pods that have a hold or get one before this, and its row."""
+    def rows(self, pod: PodRecord, earlier: Iterable[Place] = (), ignore_plans: bool = False) -> Bools:
+        """The rows that pass every filter but those on amounts; for amounts compare `hold_amounts`
+        with `capacity`. `earlier` are the pods that have a hold or get one before this, and its row.
+        With `ignore_plans` the particular resources that are planned for reservations count as free."""
         rows = self.rows_once_pods_end(pod)
         if pod.cls.claims and rows.any():
             rows &= np.asarray(self._has_devices(pod, All(self._nodes), self._taken(pod, earlier)))
+        calendar = self._cluster.reservations.calendar
+        if calendar and not ignore_plans:
+            cls, planner = self._class(pod), self._cluster.jobs.planner
+            for row in calendar.rows():
+                if rows[row] and planner.is_in_the_way(cls, row, pods_end=True):
+                    rows[row] = False
         return rows
 
     def rows_once_pods_end(self, pod: PodRecord) -> Bools:

@@ -90,6 +90,10 @@ class CapacityPlanner:
         """The same in the order of time, of rows that were asked for."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
+        self._moved = 0
+        """Counts the owners that came or left, also in what is rolled back."""
+        self._ledger.listeners.append(self._pod_moved)
+        self._ledger.allocation_listeners.append(self._pod_allocated)
         self._evicted: frozenset[str] = frozenset()
         self._evicted_version: Hashable = None
         self._evicted_seen: frozenset[str] = frozenset()
@@ -131,7 +135,7 @@ class CapacityPlanner:
         if not self._reservations.evicting:
             return frozenset()
         epoch = self._cluster.epoch
-        version = epoch.usage.end, epoch.reservations.end, epoch.objects, self._budgets.version()
+        version = self._moved, epoch.reservations.end, epoch.objects, self._budgets.version()
         if version != self._evicted_version:
             by_end: dict[float, list[PodRecord]] = {}
             for entry in self._evicting():
@@ -142,6 +146,13 @@ class CapacityPlanner:
             groups = [by_end[end] for end in sorted(by_end)]
             self._evicted, self._evicted_version = self._budgets.evictable(groups), version
         return self._evicted
+
+    def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        if pod.reservation_uid or pod.reservation is not None:
+            self._moved += 1
+
+    def _pod_allocated(self, pod: PodRecord, sign: int) -> None:
+        self._moved += 1
 
     def _evicting(self) -> list[ReservationEntry]:
         """The reservations on nodes whose owners are evicted at their end."""
