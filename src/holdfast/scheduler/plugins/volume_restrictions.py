@@ -67,7 +67,7 @@ class VolumeRestrictions(ClusterPlugin):
             if view.single:
                 return self._is_own(conflicting, view.rows, reserved)
             own = np.zeros(self.cluster.nodes.capacity, dtype=np.bool_)
-            for row in {entry.row for entry in reserved.everywhere() if entry.pod.cls.volumes}:
+            for row in set().union(*map(uses.rows, conflicting)):
                 own[row] = self._is_own(conflicting, row, reserved)
             return free | view.take(own)
 
