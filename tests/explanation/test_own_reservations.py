@@ -293,8 +293,8 @@ def test_what_remains_of_a_reservation_of_pod_slots(
     requested: Raw, owners: int, left: str, listed: str
 ) -> None:
     slots = reservation("slots", pod=pod_spec(requested), app="web", ttl="0s", allocateOnce=False)
-    cpu = "2" if "cpu" in requested else None
-    using = [pod(f"o{i}", cpu, app="web") for i in range(owners)]
+    wanted: Raw = {"cpu": "2"} if "cpu" in requested else {"requests": {}}
+    using = [pod(f"o{i}", app="web", **wanted) for i in range(owners)]
     world = world_of([N1]).put(slots)
     for each in using:
         world.put(each)
