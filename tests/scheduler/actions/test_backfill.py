@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.device_objects import device, gpu
 from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
 from harness.scenarios import Played, actions, play, step
 
@@ -19,9 +20,9 @@ def busy(name: str, *ends: int, says: bool = True) -> list[Raw]:
     return [node(name, len(ends)), *pods]
 
 
-def estimated(name: str, seconds: int, at: str, **more: str) -> Raw:
+def estimated(name: str, seconds: int, at: str, cpu: int = 1, **more: str) -> Raw:
     runs = more.pop("runs_for", f"{seconds}s")
-    return pod(name, 1, annotations={ESTIMATE: f"{seconds}s"}, at=at, runs_for=runs)
+    return pod(name, cpu, annotations={ESTIMATE: f"{seconds}s"}, at=at, runs_for=runs)
 
 
 @pytest.mark.parametrize("hold", ["node", "amount"])
@@ -87,6 +88,58 @@ def test_the_expected_start_is_shown_on_the_hold() -> None:
     unknown = play(busy("n1", 30, 90, says=False), pod("big", 2), config=actions(**AFTER), until=15)
     [hold] = unknown.all("Reservation")
     assert START not in hold["metadata"]["annotations"]
+
+
+def expected(played: Played) -> str:
+    [hold] = [each for each in played.all("Reservation") if each["metadata"]["name"][:5] == "held-"]
+    return str(hold["metadata"]["annotations"].get(START, ""))
+
+
+def on_gpus(name: str, *ends: int) -> list[Raw]:
+    """Pods that have all GPUs of a node, whole ones; 0 means that it is not known when they end."""
+    pods = []
+    for i, end in enumerate(ends):
+        said = {"runs_for": f"{end}s", "annotations": {ESTIMATE: f"{end}s"}} if end else {}
+        pods.append(pod(f"{name}-{i}", requests={"nvidia.com/gpu": "1"}, **said))
+    return [node(name), device(name, *(gpu(i) for i in range(len(ends)))), *pods]
+
+
+def half_gpu(**more: str) -> Raw:
+    return pod("p", requests={"koordinator.sh/gpu": "50", **more}, at="1s")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("ends", "start"),
+    [((0,), None), ((90,), 90), ((0, 0), None), ((0, 60), 60), ((90, 60), 60)],
+)
+def test_devices_of_another_name_are_expected_too(
+    ends: tuple[int, ...], start: int | None, restarts: bool
+) -> None:
+    again = [step("30s", restart="scheduler")] if restarts else []
+    given = [*on_gpus("n1", *ends), half_gpu(), *again]
+    said = f"2026-01-01T00:0{start // 60}:{start % 60:02d}Z" if start else ""
+    assert expected(play(given, config=actions(**AFTER), until=45)) == said
+    assert play(given, config=actions(**AFTER), until=100).times("p") == [start]
+
+
+@pytest.mark.parametrize(("end", "said"), [(30, "2026-01-01T00:01:30Z"), (0, "")])
+def test_all_that_a_hold_waits_for_counts(end: int, said: str) -> None:
+    """The cores are free at 90s, the GPU before or not."""
+    given = [*on_gpus("n1", end), estimated("cores", 90, "0s", cpu=16), half_gpu(cpu="1")]
+    assert expected(play(given, config=actions(**AFTER), until=15)) == said
+
+
+def test_the_younger_of_two_holds_waits_for_the_older() -> None:
+    """Two pods want a whole GPU each; there is one, by another name, until 60s."""
+    whole = {"koordinator.sh/gpu": "100"}
+    given = [*on_gpus("n1", 60), *(pod(f"p{i}", requests=whole, at="1s") for i in (1, 2))]
+    config = actions(**AFTER, reservedNodePercent=100, hold="amount")
+    played = play(given, config=config, until=30)
+    said = {raw["metadata"]["name"][9:11]: raw for raw in played.all("Reservation")}
+    assert {name: raw["metadata"]["annotations"].get(START, "") for name, raw in said.items()} == {
+        "p1": "2026-01-01T00:01:00Z"
+    }
 
 
 def test_what_others_say_on_a_hold_stays() -> None:

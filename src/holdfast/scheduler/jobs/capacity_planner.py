@@ -352,11 +352,26 @@ class CapacityPlanner:
             return None
         if not reservation.waiting:
             return self._cluster.now
-        short = self._reservations.waiting.shortage(reservation)
-        if not short:
-            return self._cluster.now
-        before_plans = self._start_before_plans(reservation, entry.row)
-        return before_plans if before_plans is not None else self._freed_at(entry.row, short)
+        start: float | None = self._cluster.now
+        if short := self._reservations.waiting.shortage(reservation):
+            start = self._start_before_plans(reservation, entry.row)
+            start = self._freed_at(entry.row, short) if start is None else start
+        if start is None or not self._forecast.kinds(entry.pod.cls, entry.row):
+            return start
+        return self._particulars_freed_at(reservation, entry.row, start)
+
+    def _particulars_freed_at(
+        self, reservation: ReservationInfo, row: int, start: float
+    ) -> float | None:
+        """The first time from `start` on at which the particular resources of a Waiting reservation are
+        expected to be free; None if that is not known."""
+        waiting = self._reservations.waiting
+        try:
+            return self._forecast.first_time(
+                row, self.releases(row), start, lambda: not waiting.lacking_particulars(reservation)
+            )
+        finally:
+            waiting.plan(row)  # by what is free now
 
     def _start_before_plans(self, hold: ReservationInfo, row: int) -> float | None:
         """When the pod of a starvation hold can start, if it ends before anything planned on the row

@@ -1,4 +1,5 @@
-"""Plays a node forward: whether planned reservations get particular resources at their start.
+"""Plays a node forward: whether planned reservations get particular resources at their start, and when
+those of a Waiting reservation are free.
 
 Particular resources are host ports, CPUs, devices and volumes. Amounts over time are sums
 (`capacity_planner`), these are not: two halves of different GPUs are not a GPU. So the node is played
@@ -15,7 +16,7 @@ Only reservations that request particular resources are played, and only pods th
 can be in their way.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from holdfast.api.resource_slices import DeviceID
@@ -129,6 +130,19 @@ class NodeForecast:
                 played.start_elsewhere(each)
             return played.run(starts, releases, without, guest)
 
+    def first_time(
+        self,
+        row: int,
+        releases: Iterable[ExpectedRelease],
+        start: float,
+        is_enough: Callable[[], bool],
+    ) -> float | None:
+        """The first time from `start` on at which what is free on the row is enough; None if it is not
+        even when all pods with an expected end have left."""
+        played = _Play(self._cluster, self._managers, self._volumes, self._claims, row)
+        with self._claims.unmoved(), self._ledger.peek():
+            return played.first_time(releases, start, is_enough)
+
     def _kinds_of(self, planned: PlannedReservation, row: int) -> frozenset[str]:
         pod = planned.reservation.pod
         return self.kinds(pod.cls, row) if pod is not None else _NOTHING
@@ -178,6 +192,17 @@ class _Play:
             if lacks := self._start(planned):
                 unmet.append(UnmetPlan(planned, lacks))
         return unmet
+
+    def first_time(
+        self, releases: Iterable[ExpectedRelease], start: float, is_enough: Callable[[], bool]
+    ) -> float | None:
+        leaving = [(each.time, each.pod) for each in releases if each.pod is not None]
+        for time, pod in leaving:
+            if time > start and is_enough():
+                return start
+            self._leave(pod)
+            start = max(start, time)
+        return start if is_enough() else None
 
     def start_elsewhere(self, other: PlanElsewhere) -> None:
         """Adds a reservation that is planned on another row."""

@@ -89,7 +89,7 @@ class WaitingReservations:
             self.preempting[reservation.uid] = None
         self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
         self._volumes.waiting_changed(reservation.pod.row)
-        self._plan(reservation.pod.row)
+        self.plan(reservation.pod.row)
 
     def leave(self, reservation: ReservationInfo) -> None:
         """Ends its wait, if it is Waiting."""
@@ -117,19 +117,25 @@ class WaitingReservations:
             for slot in self.shortage(reservation, amounts)
         ]
         if amounts is None:
-            lacking += self._claims_of_others(reservation)
-            if entry.pod.cls.claims and self.lacks_devices(entry.pod):
-                lacking.append(BY_CLAIM)
-            if reservation.victims and self._has_victims_in_its_domain(reservation):
-                lacking.append(BY_TOPOLOGY)
-        if not managers.awake:
-            return lacking
-        if amounts is None and reservation.waiting:
-            lacking += self._plan(entry.row).get(reservation.uid, [])
-        elif amounts is None:
-            lacking += managers.lacking(entry.pod, [each.pod.uid for each in self._behind(reservation)])
-        elif not lacking:
+            lacking += self.lacking_particulars(reservation)
+        elif managers.awake and not lacking:
             lacking += managers.lacking_after_resize(entry.pod)
+        return lacking
+
+    def lacking_particulars(self, reservation: ReservationInfo) -> list[str]:
+        """As `lacking`, of what is no amount: ports, volumes, CPUs, devices and the absence of
+        victims."""
+        entry, managers = reservation.entry, self._managers
+        assert entry is not None
+        lacking = self._claims_of_others(reservation)
+        if entry.pod.cls.claims and self.lacks_devices(entry.pod):
+            lacking.append(BY_CLAIM)
+        if reservation.victims and self._has_victims_in_its_domain(reservation):
+            lacking.append(BY_TOPOLOGY)
+        if managers.awake and reservation.waiting:
+            lacking += self.plan(entry.row).get(reservation.uid, [])
+        elif managers.awake:
+            lacking += managers.lacking(entry.pod, [each.pod.uid for each in self._behind(reservation)])
         return lacking
 
     def _has_victims_in_its_domain(self, reservation: ReservationInfo) -> bool:
@@ -144,7 +150,7 @@ class WaitingReservations:
                     return True
         return False
 
-    def _plan(self, row: int) -> dict[str, list[str]]:
+    def plan(self, row: int) -> dict[str, list[str]]:
         """Plans the CPUs and devices of the Waiting reservations of a row. Returns by uid what they
         lack."""
         managers = self._managers
