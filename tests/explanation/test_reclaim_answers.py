@@ -217,6 +217,17 @@ SITUATIONS = {
         "Pod",
         "g-0",
     ),
+    "a member that its gang does not need": Row(
+        [
+            *(N1, A, queue("b", weight=3), gang("g", 1, "b"), x("x", "4"), x("y", "2")),
+            *(full("g-0", "2", "n1", group="g"), pod("p", "2", group="g")),
+        ],
+        [
+            "nothing is reclaimed for it from queue a, which has more cpu than deserved: PodGroup "
+            "default/g has the members that it needs (1), and for further ones nothing is reclaimed"
+        ],
+        [],
+    ),
     "a gang that would be too small is evicted as a whole": Row(
         [N1, A, B, gang("v", 2, "a")]
         + [full(f"v-{i}", "4", "n1", group="v") for i in range(2)]
@@ -302,6 +313,37 @@ SITUATIONS = {
         [],
     ),
 }
+
+
+def test_further_members_of_a_gang_in_the_answer_about_their_queue() -> None:
+    row = SITUATIONS["a member that its gang does not need"]
+    report = as_they_are("Queue", "b", *row.objects)
+    assert f"default/p: {row.says[0]}" in report.details
+
+
+FURTHER: dict[str, tuple[list[Raw], Raw]] = {
+    "its queue has what it deserves": (
+        [queue("a", deserved={"cpu": "5"}), queue("b", deserved={"cpu": "3"})],
+        {},
+    ),
+    "nothing is reclaimed from the other queue": ([queue("a", reclaimable=False), B], {}),
+    "no queue has more than it deserves": ([queue("a", deserved={"cpu": "6"}), B], {}),
+    "it never reclaims": ([A, queue("b", weight=3)], {"preemptionPolicy": "Never"}),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_reclaim_is_not_told_of_further_members_for_which_there_is_nothing(name: str) -> None:
+    queues, more = FURTHER[name]
+    running = [x("x", "4"), x("y", "2"), full("g-0", "2", "n1", group="g")]
+    member = pod("g-1", "2", group="g", **more)
+    objects = [N1, *queues, gang("g", 1, "b"), *running, member]
+    for each in objects:
+        if each["kind"] == "Pod":
+            each["metadata"] |= {"namespace": "default", "uid": each["metadata"]["name"]}
+    report = explain(snapshot_with(objects, START), member)
+    assert report.summary.startswith("No suitable node")
+    assert not any("further ones" in each for each in report.details)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

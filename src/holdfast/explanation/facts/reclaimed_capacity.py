@@ -10,13 +10,14 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import VOLCANO_API
 from holdfast.api.plurals import plural
 from holdfast.explanation.facts.played_rounds import RECLAIMED, Eviction, Play, played
-from holdfast.explanation.phrases import amounts_text, pods_text
+from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import GangGoal, Goal, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
 
@@ -124,6 +125,43 @@ def kept_queues(snapshot: ClusterSnapshot) -> list[Raw]:
 
 
 # Why nothing is reclaimed
+
+
+def not_for_further_members(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[str]:
+    """That nothing is reclaimed for a member beyond those that its job needs, where its queue has less
+    than it deserves and others have more."""
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    is_never = pod.cls.pod.spec.preemption_policy == "Never"
+    if not snapshot.scheduler.reclaims or is_never or not _is_possible(snapshot, pod):
+        return []
+    asked = {slot: amount for slot, amount in pod.cls.amounts.items() if slot != PODS and amount}
+    with queues.shared_out(p for p in snapshot.scheduler.queue.waiting(with_jobs=True) if p.row < 0):
+        path = queues.path(queues.of(pod))
+        if any(
+            record.allocated.get(slot, 0) + amount > record.share[slot]
+            for record in path
+            for slot, amount in asked.items()
+            if slot < len(record.share)
+        ):
+            return []
+        above = {
+            (each.name, slots.name(slot))
+            for slot in asked
+            for each in queues
+            if each not in path
+            and each.reclaimable
+            and slot < len(each.share)
+            and each.allocated.get(slot, 0) > each.share[slot]
+        }
+    if not above:
+        return []
+    names, resources = (sorted(set(each)) for each in zip(*above, strict=True))
+    have = plural(len(names), "has", "have")
+    return [
+        f"nothing is reclaimed for it from queue {few(names)}, which {have} more {few(resources)} than "
+        f"deserved: {job_text(job)} has the members that it needs ({job.min_member}), and for further "
+        "ones nothing is reclaimed"
+    ]
 
 
 def _why_not(snapshot: ClusterSnapshot, pod: PodRecord, unchanged: Play) -> Iterator[str]:

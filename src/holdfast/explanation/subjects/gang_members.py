@@ -14,7 +14,11 @@ from holdfast.explanation.facts.own_starts import (
     member_evictions,
     taken_text,
 )
-from holdfast.explanation.facts.reclaimed_capacity import Reclaiming, reclaiming
+from holdfast.explanation.facts.reclaimed_capacity import (
+    Reclaiming,
+    not_for_further_members,
+    reclaiming,
+)
 from holdfast.explanation.phrases import ENDS_EARLY, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.repairs.gang_changes import (
@@ -132,6 +136,8 @@ def explain_member(
         consider_queue_of_gang(snapshot, subject, job, advisor, report)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
+        if job.is_ready:
+            report.details += not_for_further_members(snapshot, job, pod)
         _no_node_in_gang(snapshot, job, starts, advisor, report)
     elif starts:
         why = explain_beside(snapshot, job, pod, [], report, advisor)
