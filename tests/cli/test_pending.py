@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.claim_objects import claiming_pod
 from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
 from holdfast.api.decode import decode
 from holdfast.cli.kinds.kind import Query
@@ -110,3 +111,14 @@ def test_a_pod_that_was_tried_is_served_by_a_profile_with_another_name() -> None
     tried["status"] = {"phase": "Pending", "conditions": [condition]}
     (row,) = PendingObject().rows(_snapshot(node("n1", 4), tried), Query()).rows
     assert "Unschedulable" in row.cells
+
+
+def test_a_pod_whose_claim_is_missing_is_gated() -> None:
+    """It has no condition: the scheduler does not try it until the claim exists."""
+    kind, gated = PendingObject(), pod("gates", schedulingGates=[{"name": "example.com/wait"}])
+    found = kind.rows(_snapshot(node("n1", 4), claiming_pod("p", "gpu"), gated), Query())
+    at = [[column.name for column in kind.columns].index(name) for name in ("STATE", "MESSAGE")]
+    assert [[row.cells[i] for i in at] for row in found.rows] == [
+        ["Gated", 'could not find ResourceClaim "default/gpu"'],
+        ["Gated", "waiting for scheduling gates: [example.com/wait]"],
+    ]

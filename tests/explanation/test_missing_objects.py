@@ -491,6 +491,16 @@ SITUATIONS: dict[str, Row] = {
         ["there is no ResourceClaim default/training"],
         ["CreateClaim"],
     ),
+    "claim is missing, and there are no devices": Row(
+        [N1, claiming_pod("p", "training")],
+        ["there is no ResourceClaim default/training"],
+        ["CreateClaim"],
+    ),
+    "template of a claim is missing, and there are no devices": Row(
+        [N1, pod("p", resourceClaims=[{"name": "x", "resourceClaimTemplateName": "training"}])],
+        ["there is no ResourceClaimTemplate default/training"],
+        ["CreateClaim"],
+    ),
     "claim is missing, and a template has its name": Row(
         [N1, device_class(), claim_template("shared", request()), claiming_pod("p", "shared")],
         ["there is no ResourceClaim default/shared; a ResourceClaimTemplate has this name"],
@@ -834,3 +844,17 @@ def test_a_claim_in_another_namespace_is_named() -> None:
     report = explained(world_of([N1, elsewhere, pod("p", "1", volumes=[volume])]), Row([], [], []))
     says = "default/c does not exist; there is one of that name in namespace other"
     assert f"PersistentVolumeClaim {says}" in report.details
+
+
+def test_what_is_told_of_a_claim_that_is_missing() -> None:
+    """A pod is not tried until its claim exists, and gets no condition; a reservation gets one."""
+    missing = 'could not find ResourceClaim "default/training"'
+    world = world_of([N1, claiming_pod("p", "training")])
+    report = explained(world, Row([], [], []))
+    assert report.summary == f"No suitable node: {missing}."
+    assert report.told == report.would_say == world.message("p") == ""
+    claims = [{"name": "x", "resourceClaimName": "training"}]
+    world.put(reservation("r", pod={"resourceClaims": claims}))
+    of_reservation = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert missing in of_reservation.told
+    assert of_reservation.would_say == of_reservation.told

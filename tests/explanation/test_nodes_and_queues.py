@@ -11,8 +11,10 @@ from explanation.test_situations import (
     ESTIMATE,
     LIMIT,
     QUEUE,
+    Row,
     as_they_are,
     changed,
+    explained,
     full,
     in_default,
     on_n1,
@@ -276,9 +278,27 @@ def test_a_pod_that_neither_its_queue_admits_nor_a_node_holds() -> None:
     report = as_they_are("Pod", "p", *objects, pod("p", "12", annotations=SMALL))
     assert report.summary == (
         "Its queue does not admit it: queue small would have more cpu than its capability. Even if it "
-        "did: no suitable node among 1 node: too little cpu (1)."
+        "were admitted: no suitable node among 1 node: too little cpu (1)."
     )
     assert "no node is large enough: it requests 12 cpu, the most a node has is 8" in report.details
     assert [each.change["actions"] for each in report.advice] == [["Resize"]]
     fitting = as_they_are("Pod", "p", *objects, pod("p", "6", annotations=SMALL))
     assert "Even if" not in fitting.summary
+
+
+def test_a_pod_in_no_queue_leaves_what_is_guaranteed_to_queues() -> None:
+    guaranteed = queue("q", guarantee={"resource": {"cpu": "4"}})
+    world = world_of([node("n1", cpu="4"), node("n2", cpu="4"), full("a", "3", "n1"), guaranteed])
+    world.put(pod("p", "3"))
+    refusal = "the free cpu is guaranteed to other queues"
+    assert world.message("p") == refusal
+    report = explained(world, Row([], [], []))
+    assert report.summary == f"It is not admitted: it is in no queue, and {refusal}."
+    assert report.told == report.would_say == refusal
+    world.put(pod("p", "5"))
+    report = explained(world, Row([], [], []))
+    assert report.summary == (
+        f"It is not admitted: it is in no queue, and {refusal}. Even if it were admitted: no suitable "
+        "node among 2 nodes: too little cpu (2)."
+    )
+    assert report.would_say == refusal

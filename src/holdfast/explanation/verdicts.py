@@ -113,6 +113,15 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
     return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
 
 
+def expected_message(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> str:
+    """The message of the condition that the scheduler would write now; empty if it would write none. A
+    pod that a PreEnqueue plugin keeps out of the queue gets none, a reservation does. No node is looked
+    for if its queue, or what is guaranteed to others, does not admit it."""
+    if not pod.gates and (gated := snapshot.scheduler.gate_reason(pod)):
+        return gated if pod.reservation is not None else ""
+    return snapshot.cluster.jobs.queue_limits.admission_error(pod) or placing.message
+
+
 def preempts(scheduler: Scheduler, pod: PodRecord, placing: NodeVerdicts) -> bool:
     """Whether a pod without a feasible node preempts pods or reservations when it is tried."""
     if placing.column.rejected is not None:

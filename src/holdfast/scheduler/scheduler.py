@@ -518,6 +518,15 @@ class Scheduler:
                 return True
         return False
 
+    def gate_reason(self, pod: PodRecord) -> str:
+        """Why a PreEnqueue plugin of kube-scheduler keeps the pod out of the queue, which its condition
+        does not say; empty if none does. What other plugins say is in the condition."""
+        profile = self.profile_of(pod.scheduler)
+        if profile is None:
+            return ""
+        plugins = (plugin for plugin in profile.pre_enqueue if plugin.name not in profile.foreign)
+        return next(filter(None, (plugin.pre_enqueue(pod) for plugin in plugins)), "")
+
     def _retry_failed_gates(self, now: float) -> None:
         for due, pod in list(self._failed_gates.values()):
             if due <= now:

@@ -407,11 +407,7 @@ class PendingRows(RowTable):
 
 def gate_message(scheduler: Scheduler, pod: PodRecord) -> str:
     """Why a gated pod is not queued, if its condition does not say it; empty if it is queued."""
-    profile = scheduler.profile_of(pod.scheduler)
-    if profile is None or scheduler.queue.place(pod.uid) != "gated":
-        return ""
-    plugins = (plugin for plugin in profile.pre_enqueue if plugin.name not in profile.foreign)
-    return next(filter(None, (plugin.pre_enqueue(pod) for plugin in plugins)), "")
+    return scheduler.gate_reason(pod) if scheduler.queue.place(pod.uid) == "gated" else ""
 
 
 # Queues

@@ -7,7 +7,13 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
+from holdfast.api.names import (
+    HOLD_EXPECTED_START,
+    RESOURCE_API,
+    SIGS_PODGROUP_API,
+    VOLCANO_API,
+    WORKLOAD_API,
+)
 from holdfast.api.similar_names import did_you_mean
 from holdfast.cli.client import POD, RESERVATION, ObjectLister, Raw
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
@@ -21,6 +27,7 @@ from holdfast.snapshot.cluster_snapshot import CAPACITY, ClusterSnapshot
 
 _READ = (
     *CAPACITY,
+    KINDS[RESOURCE_API, "ResourceClaimTemplate"],
     KINDS["scheduling.k8s.io/v1", "PriorityClass"],
     KINDS[VOLCANO_API, "PodGroup"],
     KINDS[SIGS_PODGROUP_API, "PodGroup"],
@@ -258,7 +265,8 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
     status = raw.get("status") or {}
     failed = _failed_condition(raw)
     message = str(failed.get("message") or "")
-    state = "Gated" if pod.gates else "Unschedulable" if failed else "Active"
+    gated = snapshot.scheduler.gate_reason(pod)
+    state = "Gated" if gated else "Unschedulable" if failed else "Active"
     if state == "Active" and snapshot.scheduler.profile_of(pod.scheduler) is None:
         state, message = "NotServed", _not_served(snapshot, pod)
     return [
@@ -273,7 +281,7 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
         snapshot.cluster.jobs.queues.named_by(pod),
         _share(snapshot, queue),
         _expected_start(snapshot, pod),
-        message,
+        message or gated,
     ]
 
 

@@ -169,7 +169,7 @@ def _no_claim(about: _Situation, namespace: str, name: str) -> Iterator[str]:
         metadata = {"name": name, "namespace": namespace, "uid": f"claim-{name}"}
         return [create(RESOURCE_CLAIM, _object("ResourceClaim", metadata, spec))]
 
-    _propose_creation(about, f"ResourceClaim {namespace}/{name}", made)
+    _propose_creation(about, f"ResourceClaim {namespace}/{name}", made, is_unlike=not hint)
 
 
 def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
@@ -197,17 +197,23 @@ def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
         template = _object("ResourceClaimTemplate", metadata, {"spec": spec})
         return [create(CLAIM_TEMPLATE, template), *_generated(about, name, spec)]
 
-    _propose_creation(about, f"ResourceClaimTemplate {namespace}/{name}", made)
+    _propose_creation(about, f"ResourceClaimTemplate {namespace}/{name}", made, is_unlike=not hint)
 
 
-def _propose_creation(about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]]) -> None:
-    """Creating the object for one device, of the first class with which the pod would be scheduled."""
+def _propose_creation(
+    about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]], is_unlike: bool
+) -> None:
+    """Creating the object for one device, of the first class with which the pod would be scheduled;
+    without devices if there is none, unless another object has a similar name."""
     for each in about.names(DEVICE_CLASS)[:_CLASSES]:
         exactly = {"deviceClassName": each, "allocationMode": "ExactCount", "count": 1}
         spec = {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
         text = f"create the {what} (tried with 1 device of DeviceClass {each})"
         if about.advisor.propose(repair(text, "CreateClaim", made(spec), RESIZE)):
             return
+    if is_unlike:
+        text = f"create the {what} (tried without devices)"
+        about.advisor.propose(repair(text, "CreateClaim", made({"devices": {}}), RESIZE))
 
 
 def _object(kind: str, metadata: Raw, spec: Raw) -> Raw:

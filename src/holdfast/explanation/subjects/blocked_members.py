@@ -44,7 +44,15 @@ from holdfast.explanation.subjects.no_node import (
     takers_details,
 )
 from holdfast.explanation.subjects.plain_reasons import no_node_summary
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place, preempts, starts_on
+from holdfast.explanation.verdicts import (
+    NodeVerdicts,
+    Subject,
+    attempt,
+    expected_message,
+    place,
+    preempts,
+    starts_on,
+)
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
@@ -200,7 +208,7 @@ def _blocked(
         else:
             of_member = Report("", "", "")
             explain_no_node(snapshot, blocked, alone, advisor, of_member)
-            _note(report, alone)
+            _note(snapshot, blocked, report, alone)
             report.details += of_member.details
             report.holders = of_member.holders
             consider_smaller_members(advisor, blocked)
@@ -258,10 +266,10 @@ def same_domain(key: str) -> str:
     return f"all members must be on nodes with the same {key}"
 
 
-def _note(report: Report, placing: NodeVerdicts) -> None:
+def _note(snapshot: ClusterSnapshot, pod: PodRecord, report: Report, placing: NodeVerdicts) -> None:
     """The verdicts for the member, in the report of a group; that of a pod has its own."""
     if not report.ranked:
-        report.would_say, report.nodes = placing.message, placing.reasons
+        report.would_say, report.nodes = expected_message(snapshot, pod, placing), placing.reasons
 
 
 def explain_beside(
@@ -275,7 +283,7 @@ def explain_beside(
     """The member fits by itself; why it does not beside the others."""
     with applied(snapshot, _objects(before)), attempt(snapshot, job) as tried:
         placing = place(snapshot.scheduler, blocked)
-        _note(report, placing)
+        _note(snapshot, blocked, report, placing)
         if placing.message:
             why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
             report.details += details_of(snapshot, blocked, placing)

@@ -51,6 +51,7 @@ from holdfast.explanation.subjects.queue_changes import consider_queue, queue_re
 from holdfast.explanation.subjects.queue_limits import (
     job_over_capability,
     needed_members,
+    not_admitted,
     queue_details,
     too_large,
 )
@@ -122,7 +123,7 @@ def explain_member(
             report.details.append(f"there is no PodGroup {job.name.namespace}/{job.name.name}{near}")
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
-        report.summary = f"Its queue does not admit it: {refusal}."
+        report.summary = not_admitted(snapshot, pod, refusal)
         report.details += queue_details(snapshot, [pod] if job.is_ready else needed_members(job, pod))
         if job.is_ready:
             consider_queue(snapshot, subject, [pod], advisor)

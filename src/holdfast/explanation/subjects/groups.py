@@ -23,6 +23,7 @@ from holdfast.explanation.subjects.min_resources import (
 from holdfast.explanation.subjects.pods import condition_message
 from holdfast.explanation.subjects.queue_limits import (
     needed_members,
+    not_admitted,
     over_capability,
     too_large,
 )
@@ -133,7 +134,7 @@ def _hindrance(
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
     if needed and (refusal := snapshot.cluster.jobs.queue_limits.admission_error(needed[0])):
         consider_queue_of_gang(snapshot, subject, job, advisor, report)
-        return f"Its queue does not admit it: {refusal}."
+        return not_admitted(snapshot, needed[0], refusal)
     if lacking := lacking_min_resources(snapshot, job):
         report.details += [each.text for each in lacking[1:]]
         consider_min_resources(snapshot, job, advisor)

@@ -53,10 +53,16 @@ from holdfast.explanation.subjects.no_node import (
 )
 from holdfast.explanation.subjects.plain_reasons import no_node_summary, plain_on
 from holdfast.explanation.subjects.queue_changes import consider_queue, consider_queue_after
-from holdfast.explanation.subjects.queue_limits import (
-    queue_details,
+from holdfast.explanation.subjects.queue_limits import not_admitted, queue_details
+from holdfast.explanation.verdicts import (
+    NodeVerdicts,
+    Subject,
+    expected_message,
+    place,
+    preempts,
+    rank,
+    starts_on,
 )
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
@@ -168,7 +174,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
     with scheduler.search.within(domain.rows if domain is not None else None):
         placing = place(scheduler, pod)
-    report.would_say, report.nodes = placing.message, placing.reasons
+    report.would_say, report.nodes = expected_message(snapshot, pod, placing), placing.reasons
     report.ranked = rank(scheduler, placing)
     report.reservations = matching_reservations(snapshot.cluster, placing.column)
     if domain is not None and job is not None:
@@ -209,7 +215,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         if explain_member(snapshot, job, pod, placing, advisor, report):
             report.summary = request_text(snapshot, pod) or report.summary
     elif refusal:
-        report.summary = f"Its queue does not admit it: {refusal}."
+        report.summary = not_admitted(snapshot, pod, refusal)
         report.details += queue_details(snapshot, [pod])
         if victims := own_victims(snapshot, subject):
             whom = f"{pods_text(victims)} of lower priority in its queue"
@@ -220,7 +226,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
             consider_queue(snapshot, subject, [pod], advisor)
             if placing.message and not preempts(scheduler, pod, placing):
                 besides = no_node_summary(snapshot, placing, pod)
-                report.summary += f" Even if it did: {besides[0].lower()}{besides[1:]}"
+                report.summary += f" Even if it were admitted: {besides[0].lower()}{besides[1:]}"
                 report.details += details_of(snapshot, pod, placing)
             report.details += takers_details(advisor)
             if not (advisor.advice or advisor.takers):

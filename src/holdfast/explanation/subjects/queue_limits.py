@@ -22,6 +22,14 @@ _ENDS = 40
 _TERMINATING = 3
 
 
+def not_admitted(snapshot: ClusterSnapshot, pod: PodRecord, refusal: str) -> str:
+    """`Its queue does not admit it: …`; of a pod that is in none, `It is not admitted: it is in no
+    queue, and the free cpu is guaranteed to other queues.`"""
+    if snapshot.cluster.jobs.queues.of(pod):
+        return f"Its queue does not admit it: {refusal}."
+    return f"It is not admitted: it is in no queue, and {refusal}."
+
+
 def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
     """Which queue's capability the pods together exceed, and whether they exceed it even in an empty
     queue; None if they fit.

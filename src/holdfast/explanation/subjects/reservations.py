@@ -19,7 +19,7 @@ from holdfast.explanation.subjects.gang_members import explain_member
 from holdfast.explanation.subjects.no_node import explain_no_node
 from holdfast.explanation.subjects.pods import condition_message
 from holdfast.explanation.subjects.waiting_reservations import explain_waiting, note_failed_resize
-from holdfast.explanation.verdicts import Subject, place, rank
+from holdfast.explanation.verdicts import Subject, expected_message, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
@@ -168,7 +168,7 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
     scheduler, pod = snapshot.scheduler, reservation.pod
     assert pod is not None
     placing = place(scheduler, pod)
-    report.would_say = placing.message
+    report.would_say = expected_message(snapshot, pod, placing)
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
     report.details += ignored_annotations(pod.cls)
