@@ -171,6 +171,7 @@ class Scheduler:
         self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
         self.calendar_planner = CalendarPlanner(
             self.cluster,
+            self.queue,
             self.cycle,
             self.gangs,
             self.preemption,

@@ -113,6 +113,58 @@ def test_a_late_start_with_a_volume_leaves_a_certain_plan_its_capacity(
     assert all(at >= 95 * 60 for name in names for at, _ in starts(played, name))
 
 
+# Late reservations
+
+
+def restart_at(minutes: int | None) -> list[Raw]:
+    return [] if minutes is None else [step(f"{minutes}m", restart="scheduler")]
+
+
+def cordoned(name: str, first: int, last: int) -> list[Raw]:
+    """Keeps a node cordoned between two minutes."""
+    return [
+        step(
+            f"{at}m", patch={"kind": "Node", "name": name, "merge": {"spec": {"unschedulable": is_set}}}
+        )
+        for at, is_set in ((first, True), (last, False))
+    ]
+
+
+@pytest.mark.parametrize("restart", [None, 61])
+@pytest.mark.parametrize("before", ["Backfill", "Drain", "Preempt"])
+@pytest.mark.parametrize(("length", "phase"), [(44, "Available"), (80, None)])
+def test_a_late_reservation_may_end_before_another_one_starts(
+    length: int, phase: str | None, before: str, restart: int | None
+) -> None:
+    given = [
+        node("n0", 4),
+        window("late", 35, 4, length, at="8m"),
+        window("next", 95, 2, annotations={"holdfast.io/before-start": before}, at="43m"),
+    ]
+    played = play(given, cordoned("n0", 9, 50), restart_at(restart), until=62 * 60)
+    assert starts(played, "late") == ([] if phase is None else [(50 * 60, phase)])
+    assert node_of(played, "next") == "n0"
+
+
+@pytest.mark.parametrize("restart", [None, 61])
+def test_late_reservations_of_one_class_start_if_they_end_in_time(restart: int | None) -> None:
+    long, short = window("long", 35, 4, 90, at="8m"), window("short", 35, 4, 40, at="8m")
+    short["spec"] = {**long["spec"], "ttl": "40m"}
+    given = [
+        node("n0", 8),
+        *(long, short),
+        *(in_gang(window(name, 35, 2, 40, at="8m")) for name in ("g1", "g2")),
+        window("next", 95, 5, annotations=PREEMPT, at="43m"),
+    ]
+    played = play(given, cordoned("n0", 9, 50), restart_at(restart), until=62 * 60)
+    assert {name: starts(played, name) for name in ("long", "short", "g1", "g2")} == {
+        "long": [],
+        "short": [(50 * 60, "Available")],
+        "g1": [(50 * 60, "Available")],
+        "g2": [(50 * 60, "Available")],
+    }
+
+
 # Plans that can no longer be met
 
 

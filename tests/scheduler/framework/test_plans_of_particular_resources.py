@@ -12,7 +12,7 @@ from harness.claim_objects import claim_template, device_class, resource_slice
 from harness.device_objects import device, gpu
 from harness.numa_objects import topology
 from harness.objects import Raw, node, pod, reservation
-from harness.scenarios import Played, condition, play
+from harness.scenarios import Played, condition, play, step
 from holdfast.api.times import format_time, parse_time
 
 BEGIN = parse_time("2026-01-01T00:00:00Z")
@@ -72,7 +72,7 @@ class Case:
     def user(self, name: str, estimate: int | None = None, **more: Any) -> Raw:
         annotations = {} if estimate is None else {"holdfast.io/run-estimate": f"{estimate}m"}
         if estimate is not None:
-            more["runs_for"] = f"{estimate}m"
+            more.setdefault("runs_for", f"{estimate}m")
         if on := more.pop("on", ""):
             more["nodeSelector"] = {"kubernetes.io/hostname": on}
         return pod(
@@ -207,3 +207,30 @@ def test_a_restart_keeps_the_plan(case: Case) -> None:
     before = case.play(2, *windows, until=15)
     after = case.play(2, *windows, step, until=30)
     assert [plan(before, each) for each in ("w0", "w1")] == [plan(after, each) for each in ("w0", "w1")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("name", ["disk", "port"])
+def test_late_it_waits_for_a_pod_that_may_end_at_any_time(name: str, restarts: bool) -> None:
+    """Once the pod has exceeded its estimate. CPUs and devices are waited for from the start on."""
+    case = Case(name)
+    user = case.user("user", 60, runs_for="90m")
+    restart = [step("61m", restart="scheduler")] if restarts else []
+    window = case.window("w", 30, at="1m", length=300)
+    played = case.play(1, user, window, *restart, until=100)
+    assert starts(played, "w")[0] == (60 * 60, "Waiting")
+    assert starts(played, "w")[-1] == (90 * 60, "Available")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_late_on_a_node_that_is_feasible_later_it_waits_for_what_is_in_use(
+    case: Case, restarts: bool
+) -> None:
+    nodes = [{"spec": {"unschedulable": is_set}} for is_set in (True, False)]
+    patches = [{"kind": "Node", "name": "n0", "merge": each} for each in nodes]
+    steps = [step("2m", patch=patches[0]), step("40m", patch=patches[1])]
+    restart = [step("41m", restart="scheduler")] if restarts else []
+    windows = [case.window(name, 30, at="1m", length=300) for name in ("w1", "w2")]
+    played = case.play(1, case.user("user", runs_for="90m"), *windows, *steps, *restart, until=100)
+    assert starts(played, "w1") == [(40 * 60, "Waiting"), (90 * 60, "Available")]
+    assert starts(played, "w2") == []

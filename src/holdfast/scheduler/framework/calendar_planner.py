@@ -4,8 +4,9 @@ A plan is made when a reservation is first seen and made again while it is not d
 node can no longer have it: the node is gone or infeasible, pods there are expected to end later, or a
 reservation of higher priority takes the capacity. From `start - lead` on the plan is kept as long as
 its node can have it once pods have ended. At the start the reservation is scheduled: on its planned
-node if it can be, else on another node that leaves the other plans what they need. `Preempt` evicts
-pods from `start - lead` on until the reservation is Available.
+node if it can be, else on another node that leaves the other plans what they need. One that has no
+node then is late: it is queued, and started as above once the queue has none for it but this has.
+`Preempt` evicts pods from `start - lead` on until the reservation is Available.
 
 How a plan fits a node is in `plan_fit`, which node is best in `plan_search`. Plans that drain a node
 and are certain come first, the others in the order of priority, then age. A gang of reservations is
@@ -18,7 +19,7 @@ from collections.abc import Callable, Hashable, Mapping
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Evict
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.plan_fit import PlanFit, PlanFits, Standing
 from holdfast.scheduler.framework.plan_questions import PlanQuestions
@@ -26,6 +27,7 @@ from holdfast.scheduler.framework.plan_search import PlanSearch
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
+from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs.node_forecast import planning_order
 from holdfast.scheduler.reservations.calendar import Calendar, PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
@@ -43,6 +45,7 @@ class CalendarPlanner:
     def __init__(
         self,
         cluster: Cluster,
+        queue: SchedulingQueue,
         cycle: SchedulingCycle,
         gangs: Gangs,
         preemption: Preemption,
@@ -57,6 +60,7 @@ class CalendarPlanner:
         self._fits = PlanFits(cluster)
         self._search = PlanSearch(cluster, gangs, profiles, self._fits)
         self.questions = PlanQuestions(cluster, self._search, self._fits)
+        self._queue = queue
         self._cycle = cycle
         self._gangs = gangs
         self._preemption = preemption
@@ -72,13 +76,20 @@ class CalendarPlanner:
         """The plans for which it matters what happens on other nodes than their own."""
         self._next_end = math.inf
         """When an expectation about a planned node may turn out wrong."""
+        self._late: dict[str, None] = {}
+        """The uids of reservations that had no node at their start."""
+        self._late_seen: Hashable = None
+        """What it depends on whether those start that the queue has no node for."""
+        self._next_release = math.inf
+        """When such a reservation may be started because a pod has not ended as expected."""
         self._asked: dict[str, float] = {}
         """When the eviction of a pod was last decided, by its uid."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are plans, or started reservations for which pods are evicted."""
-        return bool(self._calendar) or bool(self._cluster.reservations.waiting.preempting)
+        """Whether there are plans, late reservations, or started ones for which pods are evicted."""
+        preempting = self._cluster.reservations.waiting.preempting
+        return bool(self._calendar) or bool(preempting) or bool(self._late)
 
     def next_timer(self) -> float | None:
         """The next start, or begin of draining; or when a pod on a planned node should have ended."""
@@ -86,7 +97,11 @@ class CalendarPlanner:
             return None
         times = [each.start for each in self._calendar]
         times += [each.reservation.calendar.drains_at for each in self._calendar if not each.draining]
-        times += [self._next_end, *(asked + _EVICT_AGAIN for asked in self._asked.values())]
+        times += [
+            self._next_end,
+            self._next_release,
+            *(asked + _EVICT_AGAIN for asked in self._asked.values()),
+        ]
         now = self._cluster.now
         return min((time for time in times if time > now), default=None)
 
@@ -100,14 +115,22 @@ class CalendarPlanner:
                 if planned.node and planned.reservation.calendar.lead:
                     text = f"{planned.node} takes only what ends by {format_time(planned.start)}"
                     decisions.append(_event(planned, "Draining", text))
-        if not self._is_up_to_date(now):
-            with self._search.memoized():
-                decisions += self._plan(now)
-            self._seen, self._rows_seen = self._state(), self._rows_changed()
-            self._are_certain = all(each.feasible == "True" for each in self._calendar)
-            self._elsewhere = [each for each in self._calendar if self._search.looks_elsewhere(each)]
+        decisions += self._update(now)
+        if self._start_late(now):
+            decisions += self._update(now)
         self._evict_for_started(now)
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
+        return decisions
+
+    def _update(self, now: float) -> list[Decision]:
+        """Makes plans again unless all stand."""
+        if self._is_up_to_date(now):
+            return []
+        with self._search.memoized():
+            decisions = self._plan(now)
+        self._seen, self._rows_seen = self._state(), self._rows_changed()
+        self._are_certain = all(each.feasible == "True" for each in self._calendar)
+        self._elsewhere = [each for each in self._calendar if self._search.looks_elsewhere(each)]
         return decisions
 
     def _state(self) -> Hashable:
@@ -172,6 +195,7 @@ class CalendarPlanner:
             if not has_started and not self._start_with_late(members, now):
                 for planned in members:
                     self._calendar.note_late(planned.reservation)
+                    self._late[planned.reservation.uid] = None
                     if planned.reservation.pod is not None:
                         self._pending(planned.reservation.pod)
                     decisions.append(_event(planned, MISSED, _why_missed(planned), "Warning"))
@@ -202,6 +226,51 @@ class CalendarPlanner:
             return False
         self._gangs.take_placed(late)
         return True
+
+    def _start_late(self, now: float) -> bool:
+        """Starts late reservations that the queue has no node for, as if they were due now; whether it
+        did. The queue takes them for pods that never end, and lets them wait for no ports and disks."""
+        units = self._rejected_late(now) if self._late else []
+        if not units:
+            self._next_release = math.inf
+            return False
+        if self._next_release > now and self._state_of_late(units) == self._late_seen:
+            return False
+        unsuccessful: dict[Hashable, float] = {}
+        placed: list[PodRecord] = []
+        for members in units:
+            pods = [each.reservation.pod for each in members if each.reservation.pod is not None]
+            kind = pods[0].scheduler, pods[0].cls.id, members[0].reservation.calendar.before
+            # What one that ends earlier does not get, another one of the kind does not either.
+            if members[0].end >= unsuccessful.get(kind, math.inf):
+                continue
+            if self._start_elsewhere(members, now):
+                placed += [pod for pod in pods if pod.phase is not Phase.PENDING]
+            elif pods[0].job is None:
+                unsuccessful[kind] = members[0].end
+        self._gangs.take_placed(placed)
+        self._late_seen = self._state_of_late(self._rejected_late(now))
+        self._next_release = self._planner.next_release()
+        return bool(placed)
+
+    def _rejected_late(self, now: float) -> list[list[PlannedReservation]]:
+        """The late reservations that the queue found no node for, gangs as a whole."""
+        known, found = self._cluster.reservations.known, []
+        for uid in list(self._late):
+            late = known.get(uid)
+            if late is None or late.pod is None or late.is_planned or late.pod.phase is Phase.ASSIGNED:
+                del self._late[uid]
+                continue
+            job = self._cluster.jobs.of(late.pod)
+            queued = late.pod if job is None else job.leader
+            is_rejected = queued is not None and self._queue.place(queued.uid) == "unschedulable"
+            if is_rejected and late.pod.phase is Phase.PENDING:
+                found.append(PlannedReservation(late, now, ""))
+        return _units(sorted(found, key=planning_order))
+
+    def _state_of_late(self, units: list[list[PlannedReservation]]) -> Hashable:
+        uids = tuple(each.reservation.uid for members in units for each in members)
+        return self._state(), self._rows_changed(), uids
 
     def _start_elsewhere(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts the reservations on other nodes than planned, beside the plans that stand. If there

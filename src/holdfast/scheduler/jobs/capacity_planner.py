@@ -430,6 +430,12 @@ class CapacityPlanner:
             found[slot] = free + np.bincount(rows, released, len(free)).astype(np.int64)
         return found
 
+    def next_release(self) -> float:
+        """When something is expected to be released next, as of the last call of `free_at`."""
+        times = self._flat.times
+        first = int(np.searchsorted(times, self._cluster.now, "right"))
+        return float(times[first]) if first < len(times) else math.inf
+
     def _refresh(self) -> None:
         """Brings the expected releases of all rows up to date."""
         epoch = self._cluster.epoch
