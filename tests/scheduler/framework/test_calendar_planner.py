@@ -1,5 +1,6 @@
 """Plans of reservations with a start: limits, starts on other nodes than planned, gangs."""
 
+import re
 from typing import Any
 
 import pytest
@@ -200,6 +201,101 @@ def test_a_start_moved_once_the_reservation_is_on_a_node_does_not_extend_it(
         given.append(step(restart, restart="scheduler"))
     ends = [time for time, phase in starts(play(given, until=3 * HOUR), "r") if phase == "Failed"]
     assert ends == [90 * 60]
+
+
+# Pods that use reservations
+
+
+def in_use(length: int, *owners: int, cpu: int = 8, at_end: str = "Keep", **more: Any) -> list[Raw]:
+    """A node whose reservation lasts for minutes, or for ever, with owners of these sizes."""
+    terms = {"holdfast.io/at-end": at_end}
+    more = {"allocateOnce": False, **more}
+    return [
+        node("n0", 8),
+        reservation("res", cpu, "r", ttl=f"{length}m", annotations=terms, **more),
+        *(pod(f"r{i}", size, "r", at="1m") for i, size in enumerate(owners, 1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "found"),
+    [
+        pytest.param(in_use(120, 8), 8, "False; reservation res lasts until 02:00", id="one owner"),
+        pytest.param(in_use(120, 3, 5), 8, "False; reservation res lasts until 02:00", id="two owners"),
+        pytest.param(in_use(0, 8), 8, "False; reservation res does not expire", id="for ever"),
+        pytest.param(
+            in_use(120, 8, at_end="Evict"),
+            8,
+            "False; reservation res lasts until 02:00",
+            id="evicts later",
+        ),
+        pytest.param(in_use(50, 8, at_end="Evict"), 8, "True", id="evicts before"),
+        pytest.param(in_use(50, 8), 8, "Unknown, unless default/r1 ends by then", id="expires before"),
+        pytest.param(
+            in_use(60, 3, 5),
+            8,
+            "Unknown, unless default/r1, default/r2 end by then",
+            id="expires at the start",
+        ),
+        pytest.param(
+            in_use(120, 8, allocateOnce=True),
+            8,
+            "Unknown, unless default/r1 ends by then",
+            id="allocate once",
+        ),
+        pytest.param(
+            in_use(120, 7, cpu=4),
+            4,
+            "Unknown, unless default/r1 ends by then",
+            id="an owner with more than is reserved",
+        ),
+        pytest.param(
+            in_use(120, 7, cpu=4),
+            5,
+            "False; reservation res lasts until 02:00",
+            id="and too little of it",
+        ),
+        pytest.param(
+            [*in_use(120, 4, cpu=4), pod("x", 4, nodeName="n0")],
+            4,
+            "Unknown, unless default/x ends by then",
+            id="beside another pod",
+        ),
+        pytest.param(
+            [*in_use(120, 4, cpu=4), ending("x", 4, 90, nodeName="n0")],
+            4,
+            "False; x runs until 01:30; reservation res lasts until 02:00",
+            id="beside one that ends later",
+        ),
+    ],
+)
+def test_what_a_pod_has_from_a_reservation_that_stays_does_not_become_free(
+    given: list[Raw], wanted: int, found: str
+) -> None:
+    played = play(given, window("w", 60, wanted, at="2m"), until=180)
+    feasible = condition(played.find("Reservation", "w"), "Feasible")
+    says = re.sub(
+        r"^n0: .* short at 2026-01-01T01:00:00Z|2026-01-01T|:00Z", "", feasible.get("message", "")
+    )
+    assert feasible["status"] + says == found
+
+
+@pytest.mark.parametrize(("minutes", "starts_at"), [(30, "Available"), (120, "Waiting")])
+def test_the_end_of_an_owner_is_not_taken_for_that_of_its_reservation(
+    minutes: int, starts_at: str
+) -> None:
+    owner = ending("r1", 8, 20, app="r", at="1m")
+    given = [*in_use(minutes), owner, window("w", 60, 8, at="2m")]
+    played = play(given, until=180)
+    says = condition(played.find("Reservation", "w"), "Feasible").get("message", "")
+    late = "n0: 8 cpu short at 2026-01-01T01:00:00Z; reservation res lasts until 2026-01-01T02:00:00Z"
+    assert says == (late if starts_at == "Waiting" else "")
+
+
+def test_a_plan_waits_for_a_pod_rather_than_beside_a_reservation_that_stays() -> None:
+    """Nothing would become free on n0, which has the lower row."""
+    given = [*in_use(120, 8), node("n1", 8), pod("x", 8, nodeName="n1")]
+    assert plan(play(given, window("w", 60, 8, at="2m"), until=180), "w") == ("n1", "Unknown")
 
 
 # Starts on other nodes

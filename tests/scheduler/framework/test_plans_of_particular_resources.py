@@ -130,6 +130,36 @@ def test_where_only_that_could_free_it_the_plan_is_unknown_and_names_the_pod(cas
     assert "default/user" in message
 
 
+@pytest.mark.parametrize(("length", "status"), [(120, "False"), (50, "Unknown")])
+def test_the_end_of_an_owner_does_not_free_it_while_its_reservation_stays(
+    length: int, status: str, case: Case
+) -> None:
+    given = [
+        case.window("r", 1, length=length, allocateOnce=False),
+        case.user("user", app="r", at="2m"),
+    ]
+    played = case.play(1, *given, case.window("w", 60, at="3m"), until=5)
+    assert plan(played, "w")[1] == status
+    message = condition(played.find("Reservation", "w"), "Feasible")["message"]
+    if status == "False":
+        assert "reservation r lasts until 2026-01-01T02:01:00Z" in message
+    assert ("unless default/user ends by then" in message) is (status == "Unknown")
+
+
+def test_beside_such_an_owner_the_pod_is_named_whose_end_frees_it() -> None:
+    begins = {"holdfast.io/starts-at": format_time(BEGIN + HOUR)}
+    played = play(
+        node("n0", 8),
+        reservation("r", 1, "user", pod={"ports": [80]}, ttl="2h", allocateOnce=False),
+        pod("user", 1, "user", ports=[80], at="1m"),
+        pod("x", 1, ports=[81], at="1m"),
+        reservation("w", 1, annotations=begins, ttl="1h", at="2m", pod={"ports": [81]}),
+        until=180,
+    )
+    message = condition(played.find("Reservation", "w"), "Feasible")["message"]
+    assert message == "n0: ports not free at 2026-01-01T01:00:00Z, unless default/x ends by then"
+
+
 def test_what_is_released_by_the_start_counts(case: Case) -> None:
     user = case.user("user", 40, on="n0")
     played = case.play(1, user, case.window("w", 60, at="1m"), until=70)

@@ -205,6 +205,27 @@ def test_a_pod_without_a_known_end_makes_a_window_unknown() -> None:
     assert "unless default/a ends by then" in report.message
 
 
+@pytest.mark.parametrize("minutes", [None, 60])
+def test_a_pod_that_ends_leaves_its_capacity_to_the_reservation_it_uses(minutes: int | None) -> None:
+    used = reservation("r", 8, 10)
+    used["metadata"] |= {"uid": "r-1", "creationTimestamp": at(0)}
+    used["spec"]["allocateOnce"] = False
+    used["status"] = {
+        "phase": "Available",
+        "nodeName": "n1",
+        "allocatable": {"cpu": "8"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+    }
+    allocated = {"scheduling.koordinator.sh/reservation-allocated": '{"name": "r", "uid": "r-1"}'}
+    objects = [node("n1"), used, pod("r", 8, "n1", minutes, annotations=allocated)]
+    report = advise(objects, 8, within=5 * HOUR)
+    short = f"n1: 8 cpu short at {at(300)}; reservation r lasts until {at(600)}"
+    assert (report.windows, report.message) == ([], short)
+    later = advise(objects, 8).windows[0]
+    assert later.start == at(600)
+    assert later.waits_for == (["Pod/default/r"] if minutes is None else [])
+
+
 def test_of_several_pods_without_a_known_end_the_fewest_that_are_enough_are_named() -> None:
     objects = [node("n1"), pod("a", 2, "n1"), pod("b", 3, "n1"), pod("c", 2, "n1")]
     report = advise(objects, 4, most_evictions=0)

@@ -4,6 +4,9 @@
     Unknown   enough only if pods without a known end will have ended
     False     not even then
 
+What a pod has from a reservation that is reusable and lasts longer than until the start returns to the
+reservation when the pod ends: then the reservation is in the way, not the pod.
+
 Enough means amounts, limits, and the particular resources it requests: host ports, CPUs, devices and
 volumes. With `Preempt` it is also enough if pods of lower priority are evicted.
 """
@@ -18,7 +21,8 @@ from holdfast.api.plurals import plural
 from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.cluster.slots import Amounts, Pairs
+from holdfast.scheduler.jobs.capacity_planner import CapacityPlanner
 from holdfast.scheduler.jobs.node_forecast import SHARED_BY_NODES
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
@@ -97,6 +101,40 @@ class WaitedPods(NamedTuple):
     """The fewest of them that together have all of it, by taking the largest first."""
 
 
+class PodEnds:
+    """What becomes free as pods end by a time, one after the other. What they have from a reservation
+    that stays returns to it, so that only what its pods have beyond what it reserves becomes free."""
+
+    def __init__(self, planner: CapacityPlanner, time: float) -> None:
+        self._planner = planner
+        self._time = time
+        self._taken: dict[str, Amounts] = {}
+        """What the pods that are left take of reservations, by uid."""
+
+    def freed(self, pod: PodRecord) -> Pairs:
+        """What the end of another pod frees."""
+        entry = self._planner.returns_to(pod, self._time)
+        if entry is None:
+            return pod.cls.usage
+        taken, found = self._taken.get(pod.reservation_uid, entry.taken), []
+        for slot, amount in pod.cls.usage:
+            # A reservation and its pods claim what it reserves, or what they take if that is more.
+            reserved, before = entry.amounts.get(slot, 0), taken.get(slot, amount)
+            found.append((slot, max(before, reserved) - max(before - amount, reserved)))
+        return tuple(found)
+
+    def end(self, pod: PodRecord) -> Pairs:
+        """Ends another pod; returns what that frees."""
+        freed = self.freed(pod)
+        entry = self._planner.returns_to(pod, self._time)
+        if entry is not None:
+            taken = self._taken.setdefault(pod.reservation_uid, dict(entry.taken))
+            for slot, amount in pod.cls.usage:
+                if slot in entry.amounts:
+                    taken[slot] = taken.get(slot, 0) - amount
+        return freed
+
+
 class PlanFits:
     """Compares plans with what nodes will have."""
 
@@ -116,21 +154,42 @@ class PlanFits:
         if planned.reservation.calendar.before == BeforeStart.PREEMPT:
             victims = self._preemptible(planned, row)
             at_once = self.shortage(planned, row, standing, at_once=True)
-            if _covers(at_once, victims) and self.has_particular(planned, row, standing, victims):
+            ends = self.ends_by(planned.start)
+            if _covers(at_once, victims, ends) and self.has_particular(planned, row, standing, victims):
                 return PlanFit("True", _evicts(planned, victims))
         figures = self._figures(planned, short, lacks)
         unknown = self.without_known_end(row)
-        if _covers(short, unknown) and self.has_particular(planned, row, standing, unknown):
+        ends = self.ends_by(planned.start)
+        if _covers(short, unknown, ends) and self.has_particular(planned, row, standing, unknown):
             waited = self._waited_for(planned, row, standing, short, lacks)
             return PlanFit("Unknown", f"{node}: {figures}, unless {_ends_of(waited)}")
-        late = [
-            f"{each.pod.ref.name} runs until {format_time(each.time)}"
+        late = self._in_the_way(planned, row, short, lacks)
+        return PlanFit("False", f"{node}: {figures}" + "".join(f"; {text}" for text in late[:_NAMED]))
+
+    def _in_the_way(
+        self, planned: PlannedReservation, row: int, short: Amounts, lacks: list[str]
+    ) -> list[str]:
+        """What has some of what is missing at the start, in the order in which it ends: pods with a
+        known end, and reservations."""
+        found = [
+            (each.time, f"{each.pod.ref.name} runs until {format_time(each.time)}")
             for each in self._planner.releases(row)
             if each.pod is not None
             and each.time > planned.start
+            and self._planner.returns_to(each.pod, planned.start) is None
             and self._helps(planned, row, short, lacks, each.pod)
         ]
-        return PlanFit("False", f"{node}: {figures}" + "".join(f"; {text}" for text in late[:_NAMED]))
+        for entry in self._planner.staying(row, planned.start):
+            reservation, amounts = entry.reservation, entry.amounts
+            if reservation.waiting and self._holds.knows(reservation):
+                continue  # it comes after reservations with a start
+            has_amounts = any(lack > 0 and amounts.get(slot, 0) > 0 for slot, lack in short.items())
+            if has_amounts or (lacks and self._planner.shares(planned, entry.pod.cls, row)):
+                expires = reservation.expires
+                until = "does not expire" if expires is None else f"lasts until {format_time(expires)}"
+                end = math.inf if expires is None else expires
+                found.append((end, f"reservation {reservation.name} {until}"))
+        return [text for _, text in sorted(found)]
 
     # Amounts
 
@@ -223,6 +282,9 @@ class PlanFits:
         known = {each.pod.uid for each in releases if each.pod is not None}
         return [pod for pod in self._planner.ending(row) if pod.uid not in known]
 
+    def ends_by(self, time: float) -> PodEnds:
+        return PodEnds(self._planner, time)
+
     def waited_for(self, planned: PlannedReservation, row: int, standing: Standing) -> WaitedPods:
         """The pods without a known end that have some of what the plan lacks on a row."""
         short, lacks = self.shortage(planned, row, standing), self._lacking(planned, row, standing)
@@ -236,18 +298,30 @@ class PlanFits:
         short: Amounts,
         lacks: list[str],
     ) -> WaitedPods:
-        unknown = self.without_known_end(row)
+        unknown, ends = self.without_known_end(row), self.ends_by(planned.start)
         helping = [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
-        largest = sorted(helping, key=lambda pod: (-_share_of(pod, short), pod.namespace, pod.name))
+        if lacks and not self.has_particular(planned, row, standing, helping):
+            # A pod may have more particular resources than the reservation that it uses.
+            shares = self._planner.shares
+            helping += [p for p in unknown if p not in helping and shares(planned, p.cls, row)]
+
+        def order(pod: PodRecord) -> tuple[float, str, str]:
+            return -_share_of(ends.freed(pod), short), pod.namespace, pod.name
+
+        largest = sorted(helping, key=order)
         return WaitedPods(helping, self._enough(planned, row, standing, largest, short))
 
     def _helps(
         self, planned: PlannedReservation, row: int, short: Amounts, lacks: list[str], pod: PodRecord
     ) -> bool:
-        """Whether the pod has some of what is missing."""
-        if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
+        """Whether the end of the pod frees some of what is missing."""
+        freed = self.ends_by(planned.start).freed(pod)
+        if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in freed):
             return True
-        return bool(lacks) and self._planner.shares(planned, pod.cls, row)
+        if not lacks or not self._planner.shares(planned, pod.cls, row):
+            return False
+        entry = self._planner.returns_to(pod, planned.start)
+        return entry is None or not self._planner.shares(planned, entry.pod.cls, row)
 
     def _preemptible(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
         """The pods on a row that may be evicted for the reservation, least important first: of lower
@@ -287,7 +361,7 @@ class PlanFits:
         short: Amounts,
     ) -> list[PodRecord]:
         """Of these pods, the first first, no more than have what the plan lacks."""
-        chosen = _enough_of(pods, short)
+        chosen = _enough_of(pods, short, self.ends_by(planned.start))
         if self.has_particular(planned, row, standing, chosen):
             return chosen
         more = [pod for pod in pods if pod not in chosen]
@@ -304,7 +378,7 @@ class PlanFits:
         preemptible = self._preemptible(planned, row)
         short = self._cluster.reservations.waiting.shortage(planned.reservation)
         if short:
-            return _enough_of(preemptible, short)
+            return _enough_of(preemptible, short, self.ends_by(planned.start))
         return [pod for pod in preemptible if self._planner.shares(planned, pod.cls, row)][:1]
 
     def waits_for(self, planned: PlannedReservation, row: int) -> str:
@@ -322,25 +396,25 @@ class PlanFits:
         return f"{' and '.join(parts)} at {format_time(planned.start)}"
 
 
-def _enough_of(pods: list[PodRecord], short: Amounts) -> list[PodRecord]:
-    """As many of these pods, in order, as have what is missing."""
+def _enough_of(pods: list[PodRecord], short: Amounts, ends: PodEnds) -> list[PodRecord]:
+    """As many of these pods, in order, as free what is missing."""
     chosen, left = [], dict(short)
     for pod in pods:
         if all(lack <= 0 for lack in left.values()):
             break
-        if any(left.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
+        if any(left.get(slot, 0) > 0 and amount > 0 for slot, amount in ends.freed(pod)):
             chosen.append(pod)
-            for slot, amount in pod.cls.usage:
+            for slot, amount in ends.end(pod):
                 if slot in left:
                     left[slot] -= amount
     return chosen
 
 
-def _covers(short: Amounts, pods: list[PodRecord]) -> bool:
-    """Whether these pods have as much as is missing."""
+def _covers(short: Amounts, pods: list[PodRecord], ends: PodEnds) -> bool:
+    """Whether the ends of these pods free as much as is missing."""
     left = dict(short)
     for pod in pods:
-        for slot, amount in pod.cls.usage:
+        for slot, amount in ends.end(pod):
             if slot in left:
                 left[slot] -= amount
     return all(lack <= 0 for lack in left.values())
@@ -360,9 +434,9 @@ def _ends_of(waited: WaitedPods) -> str:
     return f"enough of {_names(helping)} end by then, such as {_names(enough)}"
 
 
-def _share_of(pod: PodRecord, short: Amounts) -> float:
-    """How much of what is missing the pod has."""
-    return sum(min(amount / short[slot], 1.0) for slot, amount in pod.cls.usage if slot in short)
+def _share_of(freed: Pairs, short: Amounts) -> float:
+    """How much this is of what is missing."""
+    return sum(min(amount / short[slot], 1.0) for slot, amount in freed if slot in short)
 
 
 def _names(pods: list[PodRecord]) -> str:

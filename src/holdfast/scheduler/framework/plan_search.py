@@ -248,7 +248,7 @@ class PlanSearch:
         self, planned: PlannedReservation, wanted: Amounts, standing: Standing, certain: bool
     ) -> Free:
         """What is free on every row at the start, beside the plans that stand; not to be written to.
-        Unless it must be `certain`, pods without a known end count as gone."""
+        Unless it must be `certain`, pods without a known end count as ended by then."""
         free = self._free_beside(planned, wanted, standing)
         holds = np.flatnonzero(self._cluster.reservations.starvation_holds.rows()).tolist()
         if certain and not holds:
@@ -259,9 +259,10 @@ class PlanSearch:
                 if slot in free:
                     free[slot][held] += amount
         if not certain:
+            ends = self._fits.ends_by(planned.start)
             for at in self._cluster.ledger.pods:
                 for pod in self._fits.without_known_end(at):
-                    for slot, amount in pod.cls.usage:
+                    for slot, amount in ends.end(pod):
                         if slot in free:
                             free[slot][at] += amount
         return free

@@ -164,10 +164,10 @@ class CapacityPlanner:
 
     def _end(self, pod: PodRecord, entry: ReservationEntry | None, is_evicted: bool) -> float | None:
         """When the capacity of a pod is expected to be free; None if unknown. What a pod has from a
-        reservation returns to the reservation, and is free once that has expired, and the pod has ended
-        or is evicted then."""
+        reusable reservation returns to it, and is free once that has expired, and the pod has ended or
+        is evicted then."""
         end = self._estimates.expected_end(pod)
-        if entry is None:
+        if entry is None or entry.reservation.once:
             return end
         expires = entry.reservation.expires
         if expires is None or expires <= self._cluster.now:
@@ -175,6 +175,20 @@ class CapacityPlanner:
         if is_evicted:
             return expires
         return None if end is None else max(end, expires)
+
+    def staying(self, row: int, time: float) -> list[ReservationEntry]:
+        """The reservations on a row that last longer than until a time."""
+        return [entry for entry in self._ledger.reservations.on(row) if _lasts(entry, time)]
+
+    def returns_to(self, pod: PodRecord, time: float) -> ReservationEntry | None:
+        """The reservation to which the capacity of a pod returns if it ends by a time: a reusable one
+        that lasts longer."""
+        if not pod.reservation_uid:
+            return None
+        entry = self._ledger.reservations.get(pod.reservation_uid)
+        if entry is None or entry.row != pod.row or entry.reservation.once:
+            return None
+        return entry if _lasts(entry, time) else None
 
     def blocked(self, row: int, until: float = math.inf) -> Amounts:
         """What a pod that runs until then must leave free now, by slot, for the reservations planned on
@@ -464,6 +478,11 @@ class CapacityPlanner:
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
         if is_changed:
             self._flat = _flat(self._known)
+
+
+def _lasts(entry: ReservationEntry, time: float) -> bool:
+    expires = entry.reservation.expires
+    return expires is None or expires > time
 
 
 def _in_order(expected: Iterable[Expected]) -> list[ExpectedRelease]:
