@@ -8,6 +8,7 @@ from harness.device_objects import device, gpu, minors, with_gpus
 from harness.numa_objects import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from harness.numa_objects import world as with_cpus
 from harness.objects import Raw, node, pod, reservation
+from harness.scenarios import actions, play, step
 from harness.world import World
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.handle import Handle
@@ -371,3 +372,19 @@ def test_what_others_wrote_is_theirs_to_answer_for() -> None:
         it["metadata"]["annotations"] = {STATUS: '{"cpuset": "0-1"}'}
         made.put(it)
     assert validate_state(made.scheduler.cluster) == []
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", GPU])
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_after_a_restart_a_hold_gets_no_gpu_of_a_pod_without_an_annotation(
+    name: str, resource: str
+) -> None:
+    """Which GPU the pod has, which somebody else has bound, is nowhere written."""
+    there = pod(name, requests={resource: "100" if resource == GPU else "1"}, nodeName="n1")
+    starving = pod("starving", requests={GPU: "50"}, at="2s")
+    config = actions(starvingJobTimeThreshold=5, reservedNodePercent=100)
+    restart = step("40s", restart="scheduler")
+    given = [node("n1", 8), device("n1", gpu(0)), there, starving, restart]
+    played = play(given, config=config, until=100)
+    assert played.times("starving") == [None]
+    assert [raw["status"]["phase"] for raw in played.all("Reservation")] == ["Waiting"]

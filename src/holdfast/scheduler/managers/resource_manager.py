@@ -177,8 +177,14 @@ class ResourceManager(ABC, Generic[T]):
         self._govern(row)
         on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
         present = [*on_row, *(entry.pod for entry in ledger.reservations.on(row))]
-        for pod in sorted(present, key=lambda pod: (pod.uid not in self.settled, pod.uid)):
+        for pod in sorted(present, key=self._first_choice):
             self._enter(pod, row)
+
+    def _first_choice(self, pod: PodRecord) -> tuple[bool, bool, bool, str]:
+        """Orders the pods and reserve pods of a row: units are chosen for pods that are there, then for
+        reservations that have capacity, then for those that are Waiting."""
+        waits = pod.reservation is not None and pod.reservation.waiting
+        return pod.uid not in self.settled, waits, pod.reservation is not None, pod.uid
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         """Reads the annotation of an assigned pod or reservation, which may be on its row already."""
