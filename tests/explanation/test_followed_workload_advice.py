@@ -459,6 +459,28 @@ def test_smaller_requests_while_another_queue_reclaims(
     assert len(after.updated) == len(after.running) == replicas
 
 
+@pytest.mark.parametrize(
+    ("replicas", "members", "needed"), [(24, 5, 3), (24, 4, 3), (24, 3, 3), (16, 5, 4)]
+)
+def test_pods_of_a_queue_that_is_served_between_replicas_take_what_old_ones_free(
+    replicas: int, members: int, needed: int
+) -> None:
+    """Once some of the replicas have started, the members that the gang of the other queue does not
+    need come before the rest of them."""
+    train = pod_group("train", needed, queue="b")
+    pods = [in_default(pod(f"train-{at}", "4", group="train")) for at in range(members)]
+    queues = queue("a", weight=1), queue("b", weight=2)
+    nodes = [node(f"n{at}", cpu="8") for at in range(3)]
+    before = at_rest(*nodes, *queues, rolled_out("1", replicas, 6, 6))
+    objects = at_rest(*before, in_default(train), *pods)
+    report = explain(snapshot_with(objects, NOW), top_of(objects, "Deployment"))
+    smaller = [each for each in report.advice if each.text.startswith("request")]
+    assert smaller
+    for each in smaller:
+        after = pods_of(followed(objects, each.change))
+        assert len(after.updated) == len(after.running) == replicas, each.text
+
+
 IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
 TRIED_BEFORE = {
     "one": (

@@ -8,7 +8,7 @@ Pods of the same workload are left out, other than members of its gang. The copy
 snapshot, so that the same question is played once.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from holdfast.explanation.verdicts import Goal, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
+from holdfast.scheduler.actions.allocate import Allocate
+from holdfast.scheduler.actions.backfill import Backfill
 from holdfast.scheduler.actions.reclaim import Reclaim, reclaimer_in
 from holdfast.scheduler.cluster.decisions import (
     Bind,
@@ -43,6 +45,7 @@ _SEED = 12
 _UNREAD = (Emit, SetPodScheduled)
 """Decisions whose outcome no scheduler reads."""
 PREEMPTED, RECLAIMED = "preempted", "reclaimed"
+_PLACING = (Allocate.name, Backfill.name)
 
 
 class PlayedPlacement(NamedTuple):
@@ -147,6 +150,12 @@ def steps_of_others(snapshot: ClusterSnapshot, goal: Goal) -> list[PlayedStep]:
     return [step for each in rounds.decide() for step in _steps_of(each) if not rounds.is_own(step)]
 
 
+def steps_of_all(snapshot: ClusterSnapshot, without: Container[str] = ()) -> list[PlayedStep]:
+    """Where a round places all that is pending where capacity is free, also the pods of one workload,
+    and what is preempted meanwhile; without the pods with these uids."""
+    return [step for each in _Placing(snapshot, without).decide() for step in _steps_of(each)]
+
+
 def _play(snapshot: ClusterSnapshot, goal: Goal, with_reclaim: bool) -> Play:
     rounds = _Rounds(snapshot, goal, with_reclaim)
     try:
@@ -156,8 +165,65 @@ def _play(snapshot: ClusterSnapshot, goal: Goal, with_reclaim: bool) -> Play:
     return rounds.result()
 
 
-class _Rounds(PlayedCluster):
-    """The rounds of the scheduler on a copy of the objects."""
+class _Copy(PlayedCluster):
+    """A copy of objects of the snapshot, and a scheduler with these actions."""
+
+    def __init__(self, snapshot: ClusterSnapshot, actions: Iterable[ActionConfig]) -> None:
+        configuration = snapshot.scheduler.configuration
+        configuration = msgspec.structs.replace(configuration, actions=tuple(actions))
+        setup = SchedulerFactory(configuration, snapshot.scheduler.registry)
+        super().__init__(setup, snapshot.cluster.now, seed=_SEED)
+        self._snapshot = snapshot
+        self._seen_at: float | None = None
+        """When the scheduler of the snapshot saw the object that is loaded: pods of one second are
+        queued in the order in which they were seen."""
+
+    def load(self, objects: Iterable[Raw]) -> list[tuple[Key, Raw]]:
+        self._seen_at = self.time
+        found = super().load(objects)
+        self._seen_at = None
+        return found
+
+    def viewed(self, key: Key, view: Any) -> None:
+        cluster = self._snapshot.cluster
+        if self._seen_at is None:
+            return
+        self._seen_at = self.time
+        if key.kind == POD.kind and (pod := cluster.pods.get(view.metadata.uid)) is not None:
+            self._seen_at = min(pod.first_seen, self.time)
+        elif key.kind == "PodGroup" and (job := cluster.jobs.get(key.namespace, key.name)) is not None:
+            self._seen_at = min(job.queued_since, self.time)
+
+    def feed(self, event: Event) -> None:
+        self.fed = True
+        self.scheduler.feed(event, self.time if self._seen_at is None else self._seen_at)
+
+    def adopt_pod(self, key: Key, raw: Raw) -> None:
+        """Pods that are terminating already are gone only after their grace period."""
+        if "deletionTimestamp" in raw["metadata"]:
+            self.kubelets.adopt_endless(raw["metadata"]["uid"])
+        else:
+            super().adopt_pod(key, raw)
+
+    def emit(self, decision: Emit) -> None:
+        """Nobody reads Events."""
+
+
+class _Placing(_Copy):
+    """A round that does not evict for pods that it could not place: no more is placed in that round."""
+
+    def __init__(self, snapshot: ClusterSnapshot, without: Container[str]) -> None:
+        actions = snapshot.scheduler.configuration.actions
+        super().__init__(snapshot, (each for each in actions if each.name in _PLACING))
+        objects = _objects(snapshot, None)
+        self.load(raw for raw in objects if raw["metadata"]["uid"] not in without)
+
+    def decide(self) -> list[Decision]:
+        return self.scheduler.round(self.clock.epoch())
+
+
+class _Rounds(_Copy):
+    """The rounds of the scheduler until the pod or gang has started."""
 
     def __init__(
         self,
@@ -168,16 +234,9 @@ class _Rounds(PlayedCluster):
         is_whole: bool = True,
     ) -> None:
         """Unless it `is_whole`, the first round ends when the pod or gang was tried."""
-        configuration = snapshot.scheduler.configuration
-        if with_reclaim:
-            actions = (*configuration.actions, ActionConfig(Reclaim.name, {}))
-            configuration = msgspec.structs.replace(configuration, actions=actions)
-        setup = SchedulerFactory(configuration, snapshot.scheduler.registry)
-        super().__init__(setup, snapshot.cluster.now, seed=_SEED)
-        self._snapshot, self._goal = snapshot, goal
-        self._seen_at: float | None = None
-        """When the scheduler of the snapshot saw the object that is loaded: pods of one second are
-        queued in the order in which they were seen."""
+        more = (ActionConfig(Reclaim.name, {}),) if with_reclaim else ()
+        super().__init__(snapshot, (*snapshot.scheduler.configuration.actions, *more))
+        self._goal = goal
         self.load(_objects(snapshot, goal))
         self._job = self._own_job()
         self._was_ready = self._job is not None and self._job.is_ready
@@ -288,38 +347,6 @@ class _Rounds(PlayedCluster):
             return False
         return not raw["metadata"].get("deletionTimestamp")
 
-    # The copy
-
-    def load(self, objects: Iterable[Raw]) -> list[tuple[Key, Raw]]:
-        self._seen_at = self.time
-        found = super().load(objects)
-        self._seen_at = None
-        return found
-
-    def viewed(self, key: Key, view: Any) -> None:
-        cluster = self._snapshot.cluster
-        if self._seen_at is None:
-            return
-        self._seen_at = self.time
-        if key.kind == POD.kind and (pod := cluster.pods.get(view.metadata.uid)) is not None:
-            self._seen_at = min(pod.first_seen, self.time)
-        elif key.kind == "PodGroup" and (job := cluster.jobs.get(key.namespace, key.name)) is not None:
-            self._seen_at = min(job.queued_since, self.time)
-
-    def feed(self, event: Event) -> None:
-        self.fed = True
-        self.scheduler.feed(event, self.time if self._seen_at is None else self._seen_at)
-
-    def adopt_pod(self, key: Key, raw: Raw) -> None:
-        """Pods that are terminating already are gone only after their grace period."""
-        if "deletionTimestamp" in raw["metadata"]:
-            self.kubelets.adopt_endless(raw["metadata"]["uid"])
-        else:
-            super().adopt_pod(key, raw)
-
-    def emit(self, decision: Emit) -> None:
-        """Nobody reads Events."""
-
     def is_own(self, step: PlayedStep) -> bool:
         """Whether it is a step of the pod or gang, or for it."""
         return (step.by if isinstance(step, PlayedRemoval) else step.uid) in self._own
@@ -370,8 +397,8 @@ class _Rounds(PlayedCluster):
         return next((pod for pod in cluster.pods.values() if str(pod.ref) == name), None)
 
 
-def _objects(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[Raw]:
-    """The objects without the other pending pods of its workload."""
+def _objects(snapshot: ClusterSnapshot, goal: Goal | None) -> Iterator[Raw]:
+    """The objects without the other pending pods of its workload; all, if there is no goal."""
     jobs = snapshot.cluster.jobs
     pod = goal.record(snapshot) if isinstance(goal, Subject) else None
     owners = same_workload(snapshot, pod) if pod is not None and jobs.of(pod) is None else set()

@@ -11,9 +11,11 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.explanation.facts.played_rounds import (
     PlayedPlacement,
+    PlayedRemoval,
     PlayedStep,
     is_played,
     steps_before,
+    steps_of_all,
     steps_of_others,
 )
 from holdfast.explanation.facts.pod_owners import same_workload
@@ -82,6 +84,73 @@ def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Pod
             yield _made(snapshot, steps_of_others(snapshot, goal), stack)
         else:
             yield list(_rehearsed(snapshot, goal, stack, is_whole=True))
+
+
+@contextmanager
+def placed_among_others(
+    snapshot: ClusterSnapshot, own: list[PodRecord]
+) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
+    """Places these pods of one workload, which are in the order of the scheduling queue, and others
+    that are tried before some of them, until the end of the block; yields the others and those of the
+    own that were placed. Of several queues, the one with the smallest part of its share is next each
+    time, so others come between them."""
+    queues = snapshot.cluster.jobs.queues
+    waiting = (pod for pod in snapshot.scheduler.queue.waiting(with_jobs=True) if pod.row < 0)
+    if len({queues.of(pod) for pod in (*own, *waiting)} & queues.known.keys()) < 2:
+        first = Subject.of(own[0])
+        with started_before(snapshot, first) as others, placed(snapshot, own, backfilled=True) as found:
+            yield others, found
+        return
+    uids = {pod.uid for pod in own}
+    steps = [each for each in steps_of_all(snapshot) if not _preempts_for(each, uids)]
+    with ExitStack() as stack:
+        made = _made(snapshot, steps, stack)
+        found = [pod for pod in made if pod.uid in uids]
+        before = _may_come_before(snapshot, found) if found else []
+        if not before:
+            yield [pod for pod in made if pod.uid not in uids], found
+            return
+    with ExitStack() as stack:
+        others = _made(snapshot, before, stack)
+        yield others, stack.enter_context(placed(snapshot, own, backfilled=True))
+
+
+def _may_come_before(snapshot: ClusterSnapshot, own: list[PodRecord]) -> list[PlayedStep]:
+    """The placements of pods of other queues that come before the last of these pods, which are placed.
+    Empty if all those have a node: one that has none might get it, if fewer of these pods were on some
+    node by the time it is tried, so what it would take is not sure to be left for these."""
+    cluster, queues = snapshot.cluster, snapshot.cluster.jobs.queues
+    uids, last, found, left_out = {pod.uid for pod in own}, own[-1], list[PlayedStep](), False
+    pending = [pod for pod in snapshot.scheduler.queue.waiting(with_jobs=True) if pod.row < 0]
+    queue = queues.of(last)
+
+    def comes_before(pod: PodRecord) -> bool:
+        name = queues.of(pod)
+        return name != queue and queues.order_key(name, pod) < queues.order_key(queue, last)
+
+    with cluster.ledger.transaction(), queues.shared_out([*pending, last]):
+        cluster.ledger.remove(last)
+        if not any(map(comes_before, pending)):
+            return []
+        for step in steps_of_all(snapshot, uids):
+            pod = cluster.pods.get(step.uid)
+            row = cluster.nodes.row(step.node) if isinstance(step, PlayedPlacement) else None
+            if pod is None or row is None or queues.of(pod) == queue:
+                continue
+            if pod.row < 0:
+                if not comes_before(pod):
+                    continue
+                left_out = True
+                cluster.ledger.place(pod, row)
+            found.append(step)
+    return found if left_out else []
+
+
+def _preempts_for(step: PlayedStep, uids: set[str]) -> bool:
+    """Whether something is preempted for one of these pods, or it is nominated for that."""
+    if isinstance(step, PlayedRemoval):
+        return step.by in uids
+    return step.is_nominated and step.uid in uids
 
 
 def _made(snapshot: ClusterSnapshot, steps: list[PlayedStep], stack: ExitStack) -> list[PodRecord]:

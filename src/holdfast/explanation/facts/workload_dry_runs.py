@@ -19,7 +19,7 @@ from holdfast.explanation.facts.created_claims import ephemeral_claims, provisio
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
-from holdfast.explanation.facts.rehearsed_rounds import placed, started_before
+from holdfast.explanation.facts.rehearsed_rounds import placed_among_others
 from holdfast.explanation.verdicts import Subject, at_time
 from holdfast.kube.object_client import Raw
 from holdfast.local.clock import ComponentTimers
@@ -471,8 +471,7 @@ class _DryRun(WorkloadControllers):
             return False
         names = {record.uid for record in own}
         own.sort(key=queue.sort_key)
-        first = Subject.of(own[0])
-        with started_before(snapshot, first) as others, placed(snapshot, own, backfilled=True) as found:
+        with placed_among_others(snapshot, own) as (others, found):
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
             used = list(self._used_up(pod for pod, _, _ in places))
