@@ -99,7 +99,7 @@ def on_gpus(name: str, *ends: int) -> list[Raw]:
     """Pods that have all GPUs of a node, whole ones; 0 means that it is not known when they end."""
     pods = []
     for i, end in enumerate(ends):
-        said = {"runs_for": f"{end}s", "annotations": {ESTIMATE: f"{end}s"}} if end else {}
+        said: Raw = {"runs_for": f"{end}s", "annotations": {ESTIMATE: f"{end}s"}} if end else {}
         pods.append(pod(f"{name}-{i}", requests={"nvidia.com/gpu": "1"}, **said))
     return [node(name), device(name, *(gpu(i) for i in range(len(ends)))), *pods]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from harness.claim_objects import claim_template, device_class, resource_slice
+from harness.claim_objects import claim_template, device_class, request, resource_slice
 from harness.device_objects import device, gpu
 from harness.numa_objects import topology
 from harness.objects import Raw, node, pod, reservation
@@ -264,3 +264,18 @@ def test_late_on_a_node_that_is_feasible_later_it_waits_for_what_is_in_use(
     played = case.play(1, case.user("user", runs_for="90m"), *windows, *steps, *restart, until=100)
     assert starts(played, "w1") == [(40 * 60, "Waiting"), (90 * 60, "Available")]
     assert starts(played, "w2") == []
+
+
+def test_after_a_restart_the_pod_that_has_the_devices_by_claim_is_named() -> None:
+    """With a claim for both devices the pod has the one of the reservation, too."""
+    both = [node("n1", 16), resource_slice("n1", 2), claim_template("two", request(count=2))]
+    user = pod("user", resourceClaims=[{"name": "d", "resourceClaimTemplateName": "two"}])
+    annotations = {"holdfast.io/starts-at": "2026-01-01T00:10:00Z"}
+    annotations["sim.holdfast.io/at"] = "20s"
+    later = reservation("r", 1, annotations=annotations, pod={"resourceClaims": CLAIMS})
+    common = KINDS["claim"].common
+    restart = step("1m", restart="scheduler")
+    played = play(common, both, user, later, restart, until=120)
+    found = condition(played.find("Reservation", "r"), "Feasible")
+    assert found["status"] == "Unknown"
+    assert found["message"].endswith(", unless default/user ends by then")

@@ -304,6 +304,7 @@ class PlanFits:
             # A pod may have more particular resources than the reservation that it uses.
             shares = self._planner.shares
             helping += [p for p in unknown if p not in helping and shares(planned, p.cls, row)]
+        helping = helping or unknown  # of a pod that was bound when first seen less is known
 
         def order(pod: PodRecord) -> tuple[float, str, str]:
             return -_share_of(ends.freed(pod), short), pod.namespace, pod.name
