@@ -38,6 +38,7 @@ from harness.claim_objects import (
     resource_slice,
 )
 from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
+from harness.world import World
 
 HOSTNAME = "kubernetes.io/hostname"
 NUMA = "scheduling.koordinator.sh/numa-topology-spec"
@@ -858,3 +859,38 @@ def test_what_is_told_of_a_claim_that_is_missing() -> None:
     of_reservation = explained(world, Row([], [], [], name="r", kind="Reservation"))
     assert missing in of_reservation.told
     assert of_reservation.would_say == of_reservation.told
+
+
+TWO_GPUS = [device_class(), resource_slice("n1", 2), resource_slice("n2", 2)]
+
+
+def placed_claims(world: World, *pods: str) -> dict[str, list[str]]:
+    """The nodes that explain ranks for pods that are placed."""
+    found = {}
+    for name in pods:
+        assert world.node_of(name)
+        report = explained(world, Row([], [], [], name=name))
+        assert report.summary == f"It is on {world.node_of(name)}."
+        found[name] = sorted(each.node for each in report.ranked)
+        rejected = {node for each in report.nodes for node in each.nodes}
+        assert not rejected & {*found[name]}
+    return found
+
+
+def test_devices_of_other_claims_are_not_free_for_a_placed_pod() -> None:
+    world = world_of([N1, N2, *TWO_GPUS])
+    for name in ("p", "q"):
+        world.put(resource_claim(f"c-{name}", request(count=2)), claiming_pod(name, f"c-{name}"))
+    assert {world.node_of("p"), world.node_of("q")} == {"n1", "n2"}
+    own = {name: [world.node_of(name)] for name in ("p", "q")}
+    assert placed_claims(world, "p", "q") == own
+    world.delete("Pod", "q")
+    world.delete("ResourceClaim", "c-q")
+    assert placed_claims(world, "p") == {"p": ["n1", "n2"]}
+
+
+def test_a_claim_that_other_pods_use_keeps_its_devices() -> None:
+    world = world_of([N1, N2, *TWO_GPUS, resource_claim("shared", request())])
+    world.put(claiming_pod("p", "shared"), claiming_pod("q", "shared"))
+    there = world.node_of("p")
+    assert placed_claims(world, "p", "q") == {"p": [there], "q": [there]}

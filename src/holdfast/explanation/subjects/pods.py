@@ -1,5 +1,8 @@
 """Explains a pod: why it is pending, or why it runs where it does."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice.advisor import Advisor
@@ -69,7 +72,8 @@ from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NOD
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_changes import applied, patch, patch_status
+from holdfast.snapshot.cluster_snapshot import POD, RESOURCE_CLAIM, ClusterSnapshot
 
 _TERMINATIONS = 3
 
@@ -139,8 +143,7 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         report.details.append(f"it {overrun}")
     if ignored := ignored_estimate(snapshot, pod):
         report.details.append(f"its {ignored}")
-    with cluster.ledger.transaction():
-        cluster.ledger.remove(pod)
+    with _unbound(snapshot, pod) as pod:
         placing = place(snapshot.scheduler, pod)
         report.ranked = rank(snapshot.scheduler, placing)
         own = placing.rejections.pop(report.node, FITS)
@@ -149,6 +152,29 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         report.nodes = placing.reasons
         report.reservations = matching_reservations(cluster, placing.column)
     report.details += ignored_annotations(pod.cls)
+
+
+@contextmanager
+def _unbound(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[PodRecord]:
+    """Takes a pod off its node until the end of the block. The class of a bound pod does not have its
+    ResourceClaims: one with claims is tried anew, and those that only it uses are allocated anew."""
+    cluster, subject = snapshot.cluster, Subject.of(pod)
+    claims = cluster.claims.claims_of(pod) if not pod.reservation_uid else []
+    if not claims:
+        with cluster.ledger.transaction():
+            cluster.ledger.remove(pod)
+            yield pod
+        return
+    changes = [patch(POD, subject.raw(snapshot), {"spec": {"nodeName": None}})]
+    for claim in claims:
+        raw = snapshot.find(RESOURCE_CLAIM, claim.metadata.name, claim.metadata.namespace)
+        consumers = ((raw or {}).get("status") or {}).get("reservedFor") or ()
+        others = [each for each in consumers if each.get("uid") != pod.uid]
+        if raw is not None:
+            unused = {} if others else {"allocation": None, "devices": None}
+            changes.append(patch_status(RESOURCE_CLAIM, raw, {"reservedFor": others, **unused}))
+    with applied(snapshot, changes):
+        yield subject.record(snapshot) or pod
 
 
 def _own_node_text(
