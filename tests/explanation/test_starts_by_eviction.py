@@ -26,7 +26,7 @@ from explanation.test_situations import (
     on_n1,
 )
 from harness.objects import Raw, node, pod, pod_group, queue, reservation
-from holdfast.api.names import PREEMPTABLE
+from holdfast.api.names import DISABLE_PREEMPTIBLE, PREEMPTABLE
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 
@@ -224,6 +224,23 @@ def test_it_says_that_preemption_is_not_configured() -> None:
     report = as_they_are("Pod", "p", N1, *LOW, pod("p", "8", **HIGH), factory=factory)
     said = "the action preempt is not configured: pods of lower priority are not preempted, as "
     assert f"{said}default/low0, default/low1 on n1" in report.details
+
+
+def test_it_says_why_pods_are_not_preempted() -> None:
+    group = in_default(pod_group("v", 1))
+    group["metadata"]["annotations"] = {PREEMPTABLE: "false"}
+    kept = [
+        full("a", "2", "n1", metadata=annotated(**{PREEMPTABLE: "false"})),
+        full("b", "2", "n1", metadata={"labels": {DISABLE_PREEMPTIBLE: "true"}}),
+        full("c", "2", "n1", metadata={"labels": {PREEMPTABLE: "false"}}),
+        full("d", "2", "n1", group="v"),
+    ]
+    report = as_they_are("Pod", "p", N1, group, *kept, pod("p", "8", **HIGH))
+    assert [each for each in report.details if "not preempted" in each] == [
+        "default/a, default/c on n1 are not preempted: volcano.sh/preemptable is false",
+        "default/b on n1 is not preempted: scheduling.koordinator.sh/disable-preemptible is true",
+        "default/d on n1 is not preempted: volcano.sh/preemptable of PodGroup default/v is false",
+    ]
 
 
 def test_it_says_that_pods_preempt_no_reservations() -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import PREEMPTABLE
+from holdfast.api.names import DISABLE_PREEMPTIBLE, NO, PREEMPTABLE
 from holdfast.api.plurals import plural
 from holdfast.explanation.facts.capacity import shortages
 from holdfast.explanation.facts.own_starts import evicting_start
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.report import Holder
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on
 from holdfast.scheduler.cluster.records import PodRecord
@@ -59,12 +59,26 @@ def preemption_limits(
                 f"{pods_text(lower)} on {node}"
             )
         else:
-            verb = plural(len(kept), "is", "are")
-            yield f"{pods_text(kept)} on {node} {verb} not preempted: {PREEMPTABLE} is false"
+            by_reason: dict[str, list[PodRecord]] = {}
+            for each in kept:
+                by_reason.setdefault(_why_kept(snapshot, each), []).append(each)
+            for reason, pods in by_reason.items():
+                verb = plural(len(pods), "is", "are")
+                yield f"{pods_text(pods)} on {node} {verb} not preempted: {reason}"
         return
     yield from _higher_class(snapshot, pod)
     if pod.cls.priority > 0 and any(each.kind == "Reservation" for each in holders):
         yield "a pod preempts no reservations, whatever its priority"
+
+
+def _why_kept(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """Why the pod is never a victim."""
+    cls, job = pod.cls, snapshot.cluster.jobs.of(pod)
+    if cls.labels.get(DISABLE_PREEMPTIBLE) == "true":
+        return f"{DISABLE_PREEMPTIBLE} is true"
+    is_own = NO in (cls.annotations.get(PREEMPTABLE), cls.labels.get(PREEMPTABLE))
+    whose = "" if is_own or job is None else f" of {job_text(job)}"
+    return f"{PREEMPTABLE}{whose} is false"
 
 
 def _higher_class(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
