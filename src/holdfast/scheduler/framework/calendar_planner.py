@@ -236,22 +236,32 @@ class CalendarPlanner:
             return False
         if self._next_release > now and self._state_of_late(units) == self._late_seen:
             return False
+        with self._search.memoized():
+            placed = self._place_late(units, now)
+        self._gangs.take_placed(placed)
+        self._late_seen = self._state_of_late(self._rejected_late(now))
+        self._next_release = self._planner.next_release()
+        return bool(placed)
+
+    def _place_late(self, units: list[list[PlannedReservation]], now: float) -> list[PodRecord]:
+        """Starts those that have a node; returns their reserve pods."""
         unsuccessful: dict[Hashable, float] = {}
         placed: list[PodRecord] = []
+        standing = Standing(self._cluster, self._calendar)
         for members in units:
             pods = [each.reservation.pod for each in members if each.reservation.pod is not None]
             kind = pods[0].scheduler, pods[0].cls.id, members[0].reservation.calendar.before
             # What one that ends earlier does not get, another one of the kind does not either.
             if members[0].end >= unsuccessful.get(kind, math.inf):
                 continue
-            if self._start_elsewhere(members, now):
+            nodes = self._nodes_for(members, standing)
+            if nodes and self._start_on(members, nodes, now):
                 placed += [pod for pod in pods if pod.phase is not Phase.PENDING]
             elif pods[0].job is None:
                 unsuccessful[kind] = members[0].end
-        self._gangs.take_placed(placed)
-        self._late_seen = self._state_of_late(self._rejected_late(now))
-        self._next_release = self._planner.next_release()
-        return bool(placed)
+            if nodes:
+                self._search.forget()
+        return placed
 
     def _rejected_late(self, now: float) -> list[list[PlannedReservation]]:
         """The late reservations that the queue found no node for, gangs as a whole."""
@@ -275,13 +285,17 @@ class CalendarPlanner:
     def _start_elsewhere(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts the reservations on other nodes than planned, beside the plans that stand. If there
         are none, they are scheduled like other reservations that are pending."""
-        standing = Standing(self._cluster, self._calendar)
+        with self._search.memoized():
+            nodes = self._nodes_for(members, Standing(self._cluster, self._calendar))
+        return bool(nodes) and self._start_on(members, nodes, now)
+
+    def _nodes_for(self, members: list[PlannedReservation], standing: Standing) -> list[str]:
+        """Nodes for all members beside the plans that stand; none if one has none."""
         for certain in (True, False):
-            with self._search.memoized():
-                found = self._search.find(members, standing, certain)
+            found = self._search.find(members, standing, certain)
             if found is not None:
-                return self._start_on(members, [self._nodes.name(each.row) for each in found], now)
-        return False
+                return [self._nodes.name(each.row) for each in found]
+        return []
 
     def _start_on(self, members: list[PlannedReservation], nodes: list[str], now: float) -> bool:
         """Assumes the reservations on these nodes and binds them; False if one is infeasible there."""

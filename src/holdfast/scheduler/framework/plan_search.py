@@ -83,21 +83,26 @@ class PlanSearch:
         """What is expected to be free by start and slots, while plans are made."""
         self._beside: dict[tuple[Standing, float, float, tuple[int, ...]], _FreeBeside] = {}
         """By the plans that stand, start, end and slots, while plans are made."""
+        self._unending: dict[float, Free] = {}
+        """What pods without a known end leave free if they have ended, by start, while plans are
+        made."""
         self._largest: dict[int, int] | None = None
         """The most that a pod on a node uses of each slot, while plans are made."""
 
     @contextmanager
     def memoized(self) -> Iterator[None]:
         """Inside, what is free at a time is computed once; nothing may come or go on a node."""
-        self._forget()
+        self.forget()
         try:
             yield
         finally:
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Something came or went on a node."""
         self._free_by_start.clear()
         self._beside.clear()
+        self._unending.clear()
         self._largest = None
 
     def find(
@@ -259,13 +264,24 @@ class PlanSearch:
                 if slot in free:
                     free[slot][held] += amount
         if not certain:
-            ends = self._fits.ends_by(planned.start)
+            for slot, amounts in self._without_known_end(planned.start).items():
+                if slot in free:
+                    free[slot] += amounts
+        return free
+
+    def _without_known_end(self, start: float) -> Free:
+        """What pods without a known end leave free of each slot if they have ended by then, by row."""
+        found = self._unending.get(start)
+        if found is None:
+            found = self._unending[start] = {}
+            ends = self._fits.ends_by(start)
             for at in self._cluster.ledger.pods:
                 for pod in self._fits.without_known_end(at):
                     for slot, amount in ends.end(pod):
-                        if slot in free:
-                            free[slot][at] += amount
-        return free
+                        if slot not in found:
+                            found[slot] = np.zeros(self._nodes.size, dtype=np.int64)
+                        found[slot][at] += amount
+        return found
 
     def _free_beside(self, planned: PlannedReservation, wanted: Amounts, standing: Standing) -> Free:
         """What is free on every row at the start, beside the plans that stand."""
