@@ -473,6 +473,27 @@ def test_one_pod_that_ends_frees_all_at_once() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
+@pytest.mark.parametrize("priority", [-1, 0, 1])
+def test_one_pod_whose_replacement_comes_first_ends_only_if_its_workload_is_smaller(
+    kind: str, priority: int
+) -> None:
+    """Else its new pod, of a higher priority, gets the place again."""
+    metadata = {"ownerReferences": owner(kind, "web")}
+    above = [workload(kind, "web", 3)] if kind != "Job" else []
+    there = full("web-0", "8", "n1", metadata=metadata, priority=priority)
+    raw = pod("p", "8", preemptionPolicy="Never")
+    world = world_of([N1, *above, there, raw])
+    texts = [each.text for each in explain(snapshot_of(world), world.objects["Pod", "p"]).advice]
+    ending = [each for each in texts if each.startswith("end pod default/web-0 ")]
+    if priority > 0 and kind == "Job":
+        assert not ending
+        return
+    assert len(ending) == 1
+    is_smaller = "down, which would create it again in the capacity that it frees (kubectl scale "
+    assert (is_smaller in ending[0]) == (priority > 0)
+
+
 def test_a_pod_that_ends_and_fits_another_node() -> None:
     metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
     other = node("n2", cpu="1")

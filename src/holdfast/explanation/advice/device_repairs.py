@@ -110,4 +110,4 @@ def device_steps(
     for each in evictable(snapshot, pod, row)[1] if with_evictions else ():
         claims = (claim.metadata for claim in manager.consumed_by(each))
         if any(ResourceClaimKey(claim.namespace, claim.name) in holders for claim in claims):
-            yield end_of(snapshot, [each], f" on {node}")
+            yield end_of(snapshot, [each], f" on {node}", pod=pod)

@@ -20,7 +20,11 @@ from holdfast.explanation.facts.preemption_limits import CRITICAL
 from holdfast.explanation.phrases import named_pods, pods_text
 from holdfast.explanation.repairs.details import users_of_claims
 from holdfast.explanation.repairs.repair import EVICT, Repair, repair
-from holdfast.explanation.repairs.smaller_workloads import SmallerWorkloads, smaller_workloads
+from holdfast.explanation.repairs.smaller_workloads import (
+    SmallerWorkloads,
+    is_created_again,
+    smaller_workloads,
+)
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on
 from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
@@ -39,7 +43,7 @@ def consider_evictions(advisor: Advisor, pod: PodRecord, rows: list[int]) -> Non
     """Ending the fewest pods on one of the rows, or the users of claims that the pod shares."""
     snapshot = advisor.snapshot
     for users in users_of_claims(snapshot, pod).values():
-        if advisor.propose(end_of(snapshot, users, "")):
+        if advisor.propose(end_of(snapshot, users, "", pod=pod)):
             return
     found: list[tuple[int, int, str, list[PodRecord]]] = []
     for row in rows:
@@ -49,12 +53,12 @@ def consider_evictions(advisor: Advisor, pod: PodRecord, rows: list[int]) -> Non
                 highest = max(each.cls.priority for each in those)
                 found.append((len(those), highest, snapshot.cluster.nodes.name(row), those))
     for _, _, node, victims in sorted(found, key=lambda each: each[:3]):
-        if advisor.propose(end_of(snapshot, victims, f" on {node}")):
+        if advisor.propose(end_of(snapshot, victims, f" on {node}", pod=pod)):
             return
     users = _users_of_allocated(snapshot, pod)
     if users:
         nodes = sorted({snapshot.cluster.nodes.name(each.row) for each in users})
-        advisor.propose(end_of(snapshot, users, f" on {few(nodes, _NODES)}"))
+        advisor.propose(end_of(snapshot, users, f" on {few(nodes, _NODES)}", pod=pod))
 
 
 def consider_evictions_for_own(advisor: Advisor, pod: PodRecord) -> None:
@@ -87,9 +91,9 @@ def eviction_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Itera
     victims = _fewest(snapshot, pod, row) or _fewest_for_another_reason(snapshot, pod, row)
     rest = not_preempted(victims, pod)
     if rest:
-        yield end_of(snapshot, rest, f" on {node}")
+        yield end_of(snapshot, rest, f" on {node}", pod=pod)
     if victims:
-        yield end_of(snapshot, victims, f" on {node}")
+        yield end_of(snapshot, victims, f" on {node}", pod=pod)
 
 
 def not_preempted(victims: list[PodRecord], pod: PodRecord) -> list[PodRecord]:
@@ -128,10 +132,15 @@ def freed_by_eviction(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Am
 
 
 def end_of(
-    snapshot: ClusterSnapshot, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
+    snapshot: ClusterSnapshot,
+    victims: list[PodRecord],
+    where: str,
+    then: Iterable[ObjectChange] = (),
+    pod: PodRecord | None = None,
 ) -> Repair:
     """The pods are gone. Those that are being deleted already need no one to end them, unless they are
-    overdue; and several that their workload creates again need a smaller workload."""
+    overdue. Several that their workload creates again need a smaller workload, and so does one whose
+    replacement would be tried before the pod for which it ends."""
     ended = [change for each in victims for change in ended_pod(snapshot, each)]
     overdue = [each for each in victims if is_overdue(snapshot, each)]
     ending = [each for each in victims if each.cls.terminating and each not in overdue]
@@ -139,7 +148,9 @@ def end_of(
     texts = []
     if others:
         highest = max(each.cls.priority for each in others)
-        smaller = smaller_workloads(snapshot, others) if len(others) > 1 else SmallerWorkloads()
+        is_first = pod is not None and highest > pod.cls.priority
+        many = len(others) > 1 or is_first
+        smaller = smaller_workloads(snapshot, others) if many else SmallerWorkloads()
         texts.append(f"end {named_pods(others)} (priority {highest}){where}{smaller.text}")
         ended += smaller.changes
     if overdue:
@@ -177,7 +188,8 @@ def evictable(
     snapshot: ClusterSnapshot, pod: PodRecord, row: int
 ) -> tuple[list[PodRecord], list[PodRecord]]:
     """The pods on a row that disruption budgets protect, and those that may be advised to end, the
-    least important ones first."""
+    least important ones first. Not those of higher priority whose controller, which cannot be scaled
+    down, would create them again before the pod is tried."""
     controller = same_workload(snapshot, pod)
     pods = [
         each
@@ -188,6 +200,7 @@ def evictable(
         and each.cls.priority < CRITICAL
         and not controller.intersection(owner.uid for owner in each.cls.owners)
         and not any(owner.kind in _DAEMONS for owner in each.cls.owners)
+        and not (each.cls.priority > pod.cls.priority and is_created_again(each))
     ]
     pods.sort(key=lambda each: (each.cls.priority, each.name))
     return DisruptionBudgets(snapshot.cluster).split(pods)

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import plural
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.verdicts import Subject, starts_on
 from holdfast.kube.object_client import Raw
@@ -103,6 +104,12 @@ def _again(pod: Raw) -> Raw:
     return {**pod, "metadata": {**metadata, "uid": uid}, "spec": spec, "status": {"phase": "Pending"}}
 
 
+def is_created_again(pod: PodRecord) -> bool:
+    """Whether a controller other than a ReplicaSet or a StatefulSet has the pod: a smaller workload is
+    not advised of these."""
+    return any(owner.controller and owner.kind not in _SETS for owner in pod.cls.owners)
+
+
 def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> SmallerWorkloads:
     """The workloads of these pods with as many replicas fewer; empty if nothing creates them again."""
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -120,8 +127,11 @@ def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Small
     commands = "; ".join(each.command for each in scaled)
     first = ""
     if any(each.kind != "StatefulSet" for each in scaled):
-        first = f", after the annotation {_COST}=-1 on these pods"
-    text = f", and scale {names} down, which would create them again in the capacity that each frees"
+        first = f", after the annotation {_COST}=-1 on {plural(len(pods), 'this pod', 'these pods')}"
+    again = plural(
+        len(pods), "it again in the capacity that it", "them again in the capacity that each"
+    )
+    text = f", and scale {names} down, which would create {again} frees"
     return SmallerWorkloads(f"{text} ({commands}{first})", tuple(each.change for each in scaled))
 
 
