@@ -14,12 +14,13 @@ from explanation.test_situations import (
     annotated,
     as_they_are,
     full,
+    in_default,
     on_n1,
     planned,
     schedule,
     snapshot_with,
 )
-from harness.objects import Raw, pod, reservation
+from harness.objects import Raw, pod, pod_group, reservation
 from harness.world import World
 from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.explainer import explain
@@ -128,6 +129,15 @@ def test_small_pods_that_take_what_is_freed_are_counted() -> None:
     report = forecast("p", N1, *running, *endless, pod("p", "8"))
     assert waits(report) == []
     assert "once capacity is free, other pending pods take it: see `holdfast when`" in report.details
+
+
+def test_none_take_what_is_freed_for_a_gang_that_is_too_large() -> None:
+    members = [pod(f"t-{i}", "6", group="t") for i in range(2)]
+    objects = [N1, in_default(pod_group("t", 2)), lasting("y", "4", "30m", "n1"), *members]
+    for others in ([], [pod("small", "8")]):
+        report = forecast("t-0", *objects, *others)
+        assert waits(report) == []
+        assert not [each for each in report.details if "once capacity is free" in each]
 
 
 def test_a_forecast_that_agrees_changes_nothing() -> None:

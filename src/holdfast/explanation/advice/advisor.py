@@ -49,7 +49,7 @@ from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.repair import Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import Advice, few
-from holdfast.explanation.verdicts import Goal, Subject, at_time
+from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
 
@@ -116,7 +116,7 @@ class Advisor:
         self.takers: dict[str, None] = {}
         """Facts about pods that are tried before it, and take the capacity that a change frees."""
         self.never_starts = False
-        """Whether capacity is expected to be free, but it does not start by the forecast."""
+        """Whether enough capacity is expected to be free, but it does not start by the forecast."""
         self.too_late: list[float] = []
         """Times until which a reservation would have to wait, and by which it expires."""
         self.waits_for_all = False
@@ -177,6 +177,7 @@ class Advisor:
                 if found.time is None and self._expires_by(until):
                     self.too_late.append(until)
                     return False
+                self.never_starts |= found.time is None and self._fits_after(repairs[0].change)
                 return self.propose_forecast(found)
         several = sum(any(map(edits_pod, each.change.objects)) for each in repairs) > 1
         texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
@@ -234,7 +235,6 @@ class Advisor:
     def propose_forecast(self, found: ForecastStart) -> bool:
         """Advises to wait for as long as the forecast says, which has tried it."""
         if found.time is None:
-            self.never_starts = True
             return False
         wait = forecast_wait(self.snapshot, found, found.time)
         nodes, result = [found.node] if found.node else [], ""
@@ -250,6 +250,11 @@ class Advisor:
         self._found[wait.text] = ranked
         self.helpful.append(wait)
         return True
+
+    def _fits_after(self, change: ClusterChange) -> bool:
+        """Whether it has room after the change, if no others take that."""
+        with applied(self.snapshot, change.objects), at_time(self.snapshot, change.until):
+            return bool(starts_on(self.snapshot, self.goal))
 
     def is_enough(self, each: Repair) -> bool:
         """Whether the change helps all pods of the workload; it is not advised by this."""
