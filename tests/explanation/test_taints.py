@@ -90,3 +90,16 @@ def test_all_reasons_of_a_node_that_several_filters_reject() -> None:
         "n1, n2 are rejected for several reasons: untolerated taint, node affinity or selector not "
         "met, too little cpu"
     ) in report.details
+
+
+def test_of_many_nodes_it_is_said_how_many_were_looked_at_for_all_reasons() -> None:
+    def reasons(count: int) -> list[str]:
+        nodes = [node(f"n{i:02}", cpu="2", taints=[DB]) for i in range(count)]
+        report = as_they_are("Pod", "p", *nodes, pod("p", "4"))
+        return [each for each in report.details if "for several reasons" in each]
+
+    rejected = "are rejected for several reasons: untolerated taint, too little cpu"
+    most = 50
+    assert reasons(most) == [f"n00, n01, n02, and {most - 3} more {rejected}"]
+    (found,) = reasons(most + 1)
+    assert found == f"of the first {most} nodes by name, n00, n01, n02, and {most - 3} more {rejected}"

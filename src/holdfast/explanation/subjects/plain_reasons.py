@@ -78,12 +78,15 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
 
 
 def further_reasons(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    """Of the closest nodes, all reasons where several filters reject one: the scheduler names the first
-    only. Left out where the pod has a reservation, which filters do not count by themselves."""
+    """All reasons where several filters reject a node: the scheduler names the first only. Of many
+    nodes, only the first by name are looked at. Left out where the pod has a reservation, which filters
+    do not count by themselves."""
     table, found = snapshot.cluster.nodes, dict[tuple[str, ...], list[str]]()
     if placing.column.rejected is not None or pod.pinned_node is not None:
         return
-    for name, rejection in sorted(placing.rejections.items())[:_LOOKED_AT]:
+    rejections = sorted(placing.rejections.items())
+    looked_at = f"of the first {_LOOKED_AT} nodes by name, " if len(rejections) > _LOOKED_AT else ""
+    for name, rejection in rejections[:_LOOKED_AT]:
         row = table.row(name)
         if row is None or not rejection.texts or any(own_entries(snapshot, pod, row)):
             continue
@@ -95,7 +98,8 @@ def further_reasons(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerd
             found.setdefault(tuple(texts), []).append(name)
     for reasons, nodes in sorted(found.items(), key=lambda each: len(each[0]))[:_CLOSEST]:
         are = plural(len(nodes), "is", "are")
-        yield f"{few(nodes, _CLOSEST)} {are} rejected for several reasons: {', '.join(reasons)}"
+        which = f"{looked_at}{few(nodes, _CLOSEST)}"
+        yield f"{which} {are} rejected for several reasons: {', '.join(reasons)}"
 
 
 def plain_on(snapshot: ClusterSnapshot, pod: PodRecord, node: str, reason: str) -> str:
