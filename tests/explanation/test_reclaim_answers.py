@@ -271,6 +271,21 @@ SITUATIONS = {
         [],
         protected=frozenset({"x"}),
     ),
+    "all of several are protected by a budget, each of which is enough": Row(
+        [N1, A, B, *(x(f"x{i}", "2", app="db") for i in range(4)), p("2"), budget("db")],
+        [
+            "it would reclaim 2 cpu from queue a (default/x3) on n1",
+            "protects default/x3, default/x2, default/x1, and 1 more: the eviction is refused",
+        ],
+        [],
+        protected=frozenset({"x0", "x1", "x2", "x3"}),
+    ),
+    "several at once are protected by a budget": Row(
+        [N1, A, B, *(x(f"x{i}", "2", app="db") for i in range(4)), p(), budget("db")],
+        ["it would reclaim 4 cpu from queue a (default/x3, default/x2) on n1"],
+        [],
+        protected=frozenset({"x0", "x1", "x2", "x3"}),
+    ),
     "a queue that is not reclaimable": Row(
         [N1, queue("a", reclaimable=False), B, x("x", "4"), x("y", "4"), p()],
         [
@@ -394,7 +409,7 @@ def test_a_budget_that_protects_the_pods_of_the_nominated_node(nominated: Raw) -
     report = as_they_are("Pod", "p", *objects)
     assert "it waits until pods there have terminated" not in report.summary
     assert report.details[:2] == [
-        "it would reclaim 8 cpu from queue a (default/y, default/x) on n1",
+        "it would reclaim 4 cpu from queue a (default/y) on n1",
         "PodDisruptionBudget default/db allows 0 more evictions, and protects default/y, default/x: "
         "the eviction is refused, and tried again later",
     ]

@@ -91,7 +91,10 @@ class Play:
     first: list[Eviction] = field(default_factory=list)
     """What was evicted for others before something was for it."""
     protected: list[PodRecord] = field(default_factory=list)
-    """The pods that would have been evicted for it, if a disruption budget had not refused that."""
+    """The pods that would have been evicted for it, if a disruption budget had not refused that; others
+    are tried after those that were refused."""
+    first_protected: list[PodRecord] = field(default_factory=list)
+    """Those of them that were tried first."""
     steps_before: list[PlayedStep] = field(default_factory=list)
     """What happened in the first round before it was tried."""
     others: list[tuple[PodRecord, str]] = field(default_factory=list)
@@ -252,7 +255,8 @@ class _Rounds(_Copy):
         """The nodes to which it, or its members, were bound."""
         self._decided: list[Decision] = []
         """The decisions of the last round, to be looked at once they are carried out."""
-        self._refused: list[PlayedRemoval] = []
+        self._refused: list[tuple[int, PlayedRemoval]] = []
+        """Each with its round."""
         self.steps_before: list[PlayedStep] = []
         self._attempts = [0]
         """How many steps there were after each attempt of the first round until the pod or gang was
@@ -326,7 +330,7 @@ class _Rounds(_Copy):
                     self._own_round = self._own_round or self._round
                 if isinstance(decision, Evict) and self._is_refused(decision):
                     assert isinstance(step, PlayedRemoval)
-                    self._refused.append(step)
+                    self._refused.append((self._round, step))
                     continue
                 if isinstance(step, PlayedRemoval) and step.by in self._own:
                     self._evicting_round = self._evicting_round or self._round
@@ -370,7 +374,9 @@ class _Rounds(_Copy):
                 _add(play.own, self._leader(step.by) or record, step.verb, record)
             elif not play.own and (leader := self._leader(step.by)) is not None:
                 _add(play.first, leader, step.verb, record)
-        play.protected = [known[each.uid] for each in self._refused if each.by in own]
+        refused = [(at, known[each.uid]) for at, each in self._refused if each.by in own]
+        play.protected = [pod for _, pod in refused]
+        play.first_protected = [pod for at, pod in refused if at == refused[0][0]]
         play.others = list(placed.values())
         return play
 

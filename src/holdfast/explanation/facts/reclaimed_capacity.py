@@ -51,7 +51,7 @@ def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
         for budget in budgets.violated_by(play.protected)
     ]
     if not play.victims(RECLAIMED):
-        what = reclaimed_text(snapshot, [Eviction(pod, RECLAIMED, play.protected)])
+        what = reclaimed_text(snapshot, [Eviction(pod, RECLAIMED, play.first_protected)])
         refused = [f"{each}: the eviction is refused, and tried again later" for each in refusals]
         return Reclaiming("", (f"it would reclaim {what}", *refused), tuple(play.protected))
     what = reclaimed_text(snapshot, play.own)
