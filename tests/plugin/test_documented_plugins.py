@@ -186,7 +186,7 @@ OWN = {"entries", "facet", "single"}
         pytest.param(set(public(Cluster)) - {"now", "scheduler"}, "testing.Cluster", id="cluster"),
         pytest.param(testing.__all__, "testing", id="testing"),
         pytest.param(holdfast.plugin.__all__, "holdfast.plugin", id="package"),
-        pytest.param(fields(Filter, Rejected, Score), "filter and score", id="answers"),
+        pytest.param(fields(Filter, Rejected, Score) - {"lasting"}, "filter and score", id="answers"),
         pytest.param(fields(Reason, Need, Outcome), "reserve and permit", id="outcomes"),
         pytest.param(
             fields(Nomination, Preempt, ObjectWarning, Offer) - {"has_failed"},
