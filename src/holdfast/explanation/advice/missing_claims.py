@@ -204,7 +204,7 @@ def _propose_creation(
     about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]], is_unlike: bool
 ) -> None:
     """Creating the object for one device, of the first class with which the pod would be scheduled;
-    without devices if there is none, unless another object has a similar name."""
+    without devices if no class does that, unless another object has a similar name."""
     for each in about.names(DEVICE_CLASS)[:_CLASSES]:
         exactly = {"deviceClassName": each, "allocationMode": "ExactCount", "count": 1}
         spec = {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}

@@ -218,7 +218,7 @@ def _owned(objects: SnapshotObjects, workload: Raw) -> tuple[list[Raw], list[Raw
 def dry_run(snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange) -> Fitting:
     """How many of the workload's pods get a node with the change. What follows from it for these pods
     is left to the controllers. Its pods that terminate have ended, unless the change is to wait until
-    some time, or there is none."""
+    some time, or nothing is changed."""
     with ExitStack() as stack:
         stack.enter_context(at_time(snapshot, change.until))
         return _DryRun(snapshot, parts, change, stack).result()

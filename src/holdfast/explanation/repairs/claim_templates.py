@@ -67,7 +67,7 @@ def made_again(snapshot: ClusterSnapshot, subject: Subject, raw: Raw) -> Revised
 
 def _template_of(snapshot: ClusterSnapshot, pod: Raw, claim: str) -> tuple[Raw, str] | None:
     """The StatefulSet of the pod and the name of its volume claim template that a claim is made from;
-    None if there is none."""
+    None if no such template exists."""
     owner = workload_of(snapshot, pod) if pod else None
     if owner is None or owner.info is not _STATEFUL_SET:
         return None

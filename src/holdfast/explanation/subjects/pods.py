@@ -157,7 +157,8 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
 @contextmanager
 def _unbound(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[PodRecord]:
     """Takes a pod off its node until the end of the block. The class of a bound pod does not have its
-    ResourceClaims: one with claims is tried anew, and those that only it uses are allocated anew."""
+    ResourceClaims: one with claims is tried as a new pod, for which the claims that only it uses are
+    allocated again."""
     cluster, subject = snapshot.cluster, Subject.of(pod)
     claims = cluster.claims.claims_of(pod) if not pod.reservation_uid else []
     if not claims:

@@ -149,7 +149,7 @@ class PlanSearch:
         self, planned: PlannedReservation, among: Bools | None, standing: Standing, certain: bool
     ) -> int:
         """The row with the least to spare on which the plan fits for certain, or else may fit; -1 if
-        there is none. A row comes first where it fits beside starvation holds that are Waiting."""
+        it fits no row. A row comes first where it fits beside starvation holds that are Waiting."""
         rows = self.suitable(planned, standing)
         if among is not None:
             rows &= among[: len(rows)]

@@ -6,7 +6,7 @@ or come from a function that the caller gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -60,22 +60,16 @@ class ClaimsAllocation:
     @property
     def devices(self) -> list[DeviceID]:
         """Those that are in use from now on."""
-        return [
-            result.device_id
-            for allocation in self.results
-            for result in allocation.devices.results
-            if not result.admin_access
-        ]
+        return [result.device_id for result in self._used()]
 
     @property
     def exclusive_devices(self) -> list[DeviceID]:
         """Those of them that other claims cannot use too."""
-        return [
-            result.device_id
-            for allocation in self.results
-            for result in allocation.devices.results
-            if not result.admin_access and result.share_id is None
-        ]
+        return [result.device_id for result in self._used() if result.share_id is None]
+
+    def _used(self) -> Iterator[DeviceRequestAllocationResult]:
+        for allocation in self.results:
+            yield from (each for each in allocation.devices.results if not each.admin_access)
 
 
 @dataclass(frozen=True, slots=True)
