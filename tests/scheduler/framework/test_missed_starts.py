@@ -428,6 +428,24 @@ def test_a_plan_is_made_beside_a_starvation_hold_where_it_can_be() -> None:
     assert plan(played, "w") == ("n1", "True")
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("edits", [False, True], ids=["labelled", "edited"])
+def test_a_late_reservation_whose_template_is_edited_leaves_a_certain_plan_its_capacity(
+    edits: bool, restarts: bool
+) -> None:
+    """Until then no node passes its node selector."""
+    late = window("late", 20, 4, pod={"nodeSelector": {"disk": "ssd"}})
+    given = [node("n0", 12), late, window("certain", 60, 12)]
+    template = {"template": {"spec": {"nodeSelector": {"disk": None}}}}
+    edited = {"kind": "Reservation", "name": "late", "merge": {"spec": template}}
+    labelled = {"kind": "Node", "name": "n0", "merge": {"metadata": {"labels": {"disk": "ssd"}}}}
+    restart = [step("25m", restart="scheduler")] if restarts else []
+    change = step("30m", patch=edited if edits else labelled)
+    played = play(given, restart, change, until=70 * 60)
+    assert starts(played, "late") == []
+    assert starts(played, "certain") == [(HOUR, "Available")]
+
+
 # Owners that are evicted at the end of an earlier reservation
 
 

@@ -325,6 +325,8 @@ class ReservationHandlers:
                 calendar.put(reservation, start)
         elif changed:
             calendar.drop(reservation.uid)
+            if start is not None:
+                calendar.note_late(reservation)  # its class may be another one than before
             listener.pod_pending(pod)
 
     def _found_on(self, reservation: ReservationInfo, node: str) -> None:
