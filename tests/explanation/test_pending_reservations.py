@@ -82,6 +82,11 @@ SITUATIONS: dict[str, Row] = {
         ["capacity is expected to be free in 5h, but it expires before"],
         ["EndPods"],
     ),
+    "pod that ends seconds before it expires": Row(
+        [N1, ending("x", "8", "n1", "2h"), reservation("r", "4", ttl="2h5s")],
+        ["capacity is expected to be free in 2h, but it expires 5s later"],
+        ["EndPods"],
+    ),
     "nodeName of a full node": Row(
         [N1, N2, full("x", "6", "n1"), reservation("r", "4", pod={"nodeName": "n1"})],
         ["closest: n1, short of 2 cpu"],

@@ -7,6 +7,7 @@ deleting a reservation, ending pods. What is tried is in `repair_search`, and in
 modules whose names begin with `consider`.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from holdfast.api.plurals import plural
 from holdfast.explanation.advice.forecast_waits import (
+    TOLERANCE,
     WAITING,
     agrees,
     forecast_of,
@@ -118,7 +120,8 @@ class Advisor:
         self.never_starts = False
         """Whether enough capacity is expected to be free, but it does not start by the forecast."""
         self.too_late: list[float] = []
-        """Times until which a reservation would have to wait, and by which it expires."""
+        """Times until which a reservation would have to wait, and shortly after which it expires, or
+        before."""
         self.waits_for_all = False
         """Whether waiting is for all pods of the workload, while the forecast is of one."""
         self._tried: set[str] = set()
@@ -174,8 +177,7 @@ class Advisor:
             found = forecast_of(self.snapshot, self.goal)
             if found is not None and not agrees(found, repairs[0], self.snapshot.now):
                 until = repairs[0].change.until or self.snapshot.now
-                if found.time is None and self._expires_by(until):
-                    self.too_late.append(until)
+                if found.time is None and self._is_too_late(until):
                     return False
                 self.never_starts |= found.time is None and self._fits_after(repairs[0].change)
                 return self.propose_forecast(found)
@@ -234,7 +236,7 @@ class Advisor:
 
     def propose_forecast(self, found: ForecastStart) -> bool:
         """Advises to wait for as long as the forecast says, which has tried it."""
-        if found.time is None:
+        if found.time is None or self._is_too_late(found.time):
             return False
         wait = forecast_wait(self.snapshot, found, found.time)
         nodes, result = [found.node] if found.node else [], ""
@@ -342,8 +344,7 @@ class Advisor:
             is_pod = not isinstance(goal, Subject) or goal.info is POD
             if is_pod and change.until is None:
                 stack.enter_context(all_planned(snapshot, again=True))
-            if change.until is not None and self._expires_by(change.until):
-                self.too_late.append(change.until)
+            if change.until is not None and self._is_too_late(change.until):
                 return NO_START, None
             start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
             if start.text and not start.nodes:
@@ -390,8 +391,18 @@ class Advisor:
         moment."""
         return bool(evicting_start(self.snapshot, self.goal).nodes)
 
-    def _expires_by(self, time: float) -> bool:
-        """Whether it is a reservation that expires before that time, or a gang with such ones."""
+    def _is_too_late(self, time: float) -> bool:
+        """Whether it would expire before it is of any use from that time on, by the accuracy of such
+        times."""
+        is_late = self.expires <= time + TOLERANCE
+        if is_late:
+            self.too_late.append(time)
+        return is_late
+
+    @property
+    def expires(self) -> float:
+        """When it expires if it is a reservation, or the first one of a gang with such; else
+        infinite."""
         cluster, goal = self.snapshot.cluster, self.goal
         if isinstance(goal, Subject):
             pod = goal.record(self.snapshot)
@@ -400,12 +411,9 @@ class Advisor:
         else:
             job, pods = cluster.jobs.known.get(goal.job), []
         pods = job.waiting() if job is not None else pods
-        return any(
-            each.reservation is not None
-            and each.reservation.expires is not None
-            and each.reservation.expires <= time
-            for each in pods
-        )
+        reservations = [each.reservation for each in pods if each.reservation is not None]
+        known = [each.expires for each in reservations if each.expires is not None]
+        return min(known, default=math.inf)
 
     def is_taken(self) -> bool:
         """Whether pods that are tried before it take the capacity with which it would start now."""

@@ -17,7 +17,7 @@ from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, delet
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, ForecastStart
 
 WAITING = ("Wait",)
-_TOLERANCE = 60.0
+TOLERANCE = 60.0
 """Seconds by which times may differ: pods take some time to stop, and are tried again later."""
 _LONG = 3600.0
 """Waiting for longer than this many seconds is not the cheapest change."""
@@ -39,7 +39,7 @@ def agrees(found: ForecastStart, wait: Repair, now: float) -> bool:
     until = wait.change.until or now
     if found.time is None:
         return False
-    return abs(found.time - until) <= _TOLERANCE or (not found.is_exact and found.time < until)
+    return abs(found.time - until) <= TOLERANCE or (not found.is_exact and found.time < until)
 
 
 def forecast_wait(snapshot: ClusterSnapshot, found: ForecastStart, time: float) -> Repair:

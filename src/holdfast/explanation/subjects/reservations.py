@@ -12,7 +12,7 @@ from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.facts.claim_details import held_devices
 from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.facts.ignored_annotations import ignored_annotations
-from holdfast.explanation.phrases import NO_ALLOCATE, in_time, named_amounts
+from holdfast.explanation.phrases import NO_ALLOCATE, duration_text, in_time, named_amounts
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.gang_members import explain_member
@@ -200,13 +200,15 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
 
 
 def _expiry(snapshot: ClusterSnapshot, advisor: Advisor) -> list[str]:
-    """Says so if the capacity becomes free when it, or another one of its job, has expired."""
+    """Says so if the capacity becomes free when it, or another one of its job, has expired or is about
+    to."""
     if not advisor.too_late or any("Wait" in each.change["actions"] for each in advisor.advice):
         return []
-    when = in_time(min(advisor.too_late), snapshot.now)
-    return [
-        f"capacity is expected to be free {when}, but it expires before then (spec.ttl or spec.expires)"
-    ]
+    free = min(advisor.too_late)
+    left = advisor.expires - free
+    expires = f"expires {duration_text(left)} later" if left > 0 else "expires before then"
+    when = in_time(free, snapshot.now)
+    return [f"capacity is expected to be free {when}, but it {expires} (spec.ttl or spec.expires)"]
 
 
 def _preemption(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> list[str]:
