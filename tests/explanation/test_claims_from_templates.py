@@ -19,6 +19,7 @@ from holdfast.local.store.objects import Key
 from holdfast.sim.scenario_actions import Apply
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 
+N1 = node("n1", cpu="8")
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 TEMPLATE = Key("resource.k8s.io", "ResourceClaimTemplate", "default", "t")
 OLD = "was made from the old template"
@@ -226,3 +227,38 @@ def test_pods_that_run_keep_the_devices_of_the_old_template(asked: str) -> None:
     )
     after = followed(objects, advice.change).objects.scan("", "Pod")
     assert [bool(raw["spec"].get("nodeName")) for raw in after] == [True] * 3
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.parametrize(
+    ("near", "pods", "ends"),
+    [("", 8, "all 8 pods fit: n1, n2"), ("tt", 3, "all 3 pods fit: n1, n2")],
+)
+def test_a_template_that_is_missing_is_of_use_to_all_replicas(
+    kind: str, near: str, pods: int, ends: str
+) -> None:
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    others = [claim_template(near, request("r", 1, of="gpu"))] if near else []
+    nodes = [each for n in ("n1", "n2") for each in (node(n, cpu="8"), resource_slice(n, 4))]
+    for raw in (*nodes, device_class("gpu"), *others, workload(kind, pods)):
+        cluster.take(Apply(copy.deepcopy(raw)))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    (top,) = (raw for raw in objects if raw["kind"] == kind)
+    found = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    assert [each.change["actions"][0] for each in found] == [*["UseClaim"] * bool(near), "CreateClaim"]
+    for advice in found:
+        assert advice.text.endswith(f"; then {ends}")
+        after = followed(objects, advice.change).objects.scan("", "Pod")
+        assert [bool(raw["spec"].get("nodeName")) for raw in after] == [True] * pods
+
+
+def test_a_template_that_is_missing_is_of_use_to_as_many_as_there_are_devices() -> None:
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for raw in (N1, resource_slice("n1", 2), device_class("gpu"), workload("Deployment", 3)):
+        cluster.take(Apply(copy.deepcopy(raw)))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    (top,) = (raw for raw in objects if raw["kind"] == "Deployment")
+    (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    assert advice.text.endswith("(tried with 1 device of DeviceClass gpu); then 2 of 3 pods fit: n1")

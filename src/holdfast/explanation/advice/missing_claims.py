@@ -13,6 +13,7 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.claim_details import MISSING_KEY, RESOURCE_SLICE, device_fields
 from holdfast.explanation.facts.created_claims import CLAIM_TEMPLATE, generated_claims
+from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.repairs.changed_claims import ChangedClaims, claims_of_pod
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair, repair, spec_changes
 from holdfast.explanation.report import few
@@ -20,7 +21,7 @@ from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import POD, RESOURCE_CLAIM, ClusterSnapshot
 
 DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
 _NO_CLASS = re.compile(r"device class (\S+) does not exist")
@@ -190,12 +191,15 @@ def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
         template = about.snapshot.find(CLAIM_TEMPLATE, near, namespace) or {}
         spec = ((template.get("spec") or {}).get("spec")) or {}
         text = f"set resourceClaimTemplateName: {near} instead of {name}"
-        about.advisor.propose(repair(text, "UseClaim", [*objects, *_generated(about, name, spec)]))
+        edited = {(each.name, each.namespace) for each in objects if each.info is POD}
+        edited |= {(each.name, each.namespace) for each in siblings(about.snapshot, about.subject)}
+        made_claims = _generated(about, namespace, name, spec, edited)
+        about.advisor.propose(repair(text, "UseClaim", [*objects, *made_claims]))
 
     def made(spec: Raw) -> list[ObjectChange]:
         metadata = {"name": name, "namespace": namespace, "uid": f"template-{name}"}
         template = _object("ResourceClaimTemplate", metadata, {"spec": spec})
-        return [create(CLAIM_TEMPLATE, template), *_generated(about, name, spec)]
+        return [create(CLAIM_TEMPLATE, template), *_generated(about, namespace, name, spec)]
 
     _propose_creation(about, f"ResourceClaimTemplate {namespace}/{name}", made, is_unlike=not hint)
 
@@ -203,15 +207,15 @@ def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
 def _propose_creation(
     about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]], is_unlike: bool
 ) -> None:
-    """Creating the object for one device, of the first class with which the pod would be scheduled;
-    without devices if no class does that, unless another object has a similar name."""
+    """Creating the object for one device, of the first class with which all pods would be scheduled;
+    without devices if no class lets any be scheduled, unless another object has a similar name."""
     for each in about.names(DEVICE_CLASS)[:_CLASSES]:
         exactly = {"deviceClassName": each, "allocationMode": "ExactCount", "count": 1}
         spec = {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
         text = f"create the {what} (tried with 1 device of DeviceClass {each})"
         if about.advisor.propose(repair(text, "CreateClaim", made(spec), RESIZE)):
             return
-    if is_unlike:
+    if is_unlike and not any("CreateClaim" in kinds for kinds in about.advisor.actions):
         text = f"create the {what} (tried without devices)"
         about.advisor.propose(repair(text, "CreateClaim", made({"devices": {}}), RESIZE))
 
@@ -232,8 +236,20 @@ def _renamed(field: str, name: str, near: str) -> Callable[[Raw], Raw]:
     return edit
 
 
-def _generated(about: _Situation, template: str, spec: Raw) -> list[ObjectChange]:
-    """The claim that the controller creates from a template for the pod; a reservation needs none."""
-    if about.subject.info is RESERVATION:
-        return []
-    return generated_claims(about.subject.raw(about.snapshot), {template: spec})
+def _generated(
+    about: _Situation,
+    namespace: str,
+    template: str,
+    spec: Raw,
+    only: set[tuple[str, str]] | None = None,
+) -> list[ObjectChange]:
+    """The claims that the controller creates from a template for all pods that wait for it; for those
+    of a reservation it creates none."""
+    found: list[ObjectChange] = []
+    for raw in about.snapshot.all(POD):
+        metadata = raw["metadata"]
+        key = metadata["name"], metadata.get("namespace") or ""
+        is_kept = "deletionTimestamp" not in metadata and (only is None or key in only)
+        if key[1] == namespace and is_kept:
+            found += generated_claims(raw, {template: spec})
+    return found
