@@ -145,6 +145,24 @@ def test_a_priority_class_with_which_it_would_preempt(classes: list[Raw], says: 
     assert [each for each in report.details if "priority" in each] == ([says] if says else [])
 
 
+def test_pods_of_one_workload_preempt_none_of_each_other() -> None:
+    """A PriorityClass is set in the template, which they share."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+
+    def of_workload(raw: Raw) -> Raw:
+        return in_default({**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner]}})
+
+    sibling, own = of_workload(full("a", "4", "n1")), of_workload(pod("p", "4"))
+    classes = [priority_class("higher", 500)]
+    other = full("b", "4", "n1")
+    assert "it preempts default/b on n1" in "".join(
+        not_tried([N1, *classes, sibling, other], own).details
+    )
+    high = full("b", "4", "n1", priority=500)
+    report = not_tried([N1, *classes, sibling, high], own)
+    assert not [each for each in report.details if "priority" in each]
+
+
 # Starvation holds
 
 

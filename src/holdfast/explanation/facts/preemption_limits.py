@@ -6,6 +6,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import DISABLE_PREEMPTIBLE, NO, PREEMPTABLE
 from holdfast.api.plurals import plural
 from holdfast.explanation.facts.capacity import shortages
+from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.own_starts import evicting_start
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.report import Holder
@@ -82,7 +83,8 @@ def _why_kept(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
 
 
 def _higher_class(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
-    """The lowest PriorityClass with which the pod would preempt others."""
+    """The lowest PriorityClass with which the pod would preempt others. All pods of a workload have
+    that of its template, and preempt none of each other."""
     own, subject = pod.cls.priority, Subject.of(pod)
     classes = sorted(
         (value, raw["metadata"]["name"])
@@ -90,9 +92,11 @@ def _higher_class(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
         if own < (value := int(raw.get("value") or 0)) < CRITICAL
         and raw.get("preemptionPolicy") != "Never"
     )
+    alike = [subject, *siblings(snapshot, subject)] if classes else []
     for value, name in classes[:_CLASSES]:
         body = {"spec": {"priority": value, "priorityClassName": name}}
-        with applied(snapshot, [patch(POD, subject.raw(snapshot), body)]):
+        raws = [each.raw(snapshot) for each in alike]
+        with applied(snapshot, [patch(POD, raw, body) for raw in raws]):
             start = evicting_start(snapshot, subject)
         if start.nodes:
             with_class = f"with PriorityClass {name} ({value}), {start.text}"
