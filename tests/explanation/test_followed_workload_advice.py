@@ -271,7 +271,7 @@ WITH_PORTS = {
         with_ports("Deployment", 2),
         ["n0", "+n1"],
         0,
-        ["use the host port 81 ", "end "],
+        ["use the host port 81 "],
     ),
 }
 

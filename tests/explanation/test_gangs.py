@@ -142,6 +142,20 @@ def test_the_largest_member_becomes_smaller_for_its_queue() -> None:
     assert smaller.text == "default/r: request at most 2 cpu instead of 3; then it fits n1"
 
 
+TAINTED = node("n1", cpu="8", taints=[{"key": "a", "effect": "NoSchedule"}])
+
+
+def test_no_pod_is_ended_where_changes_of_several_members_are_enough() -> None:
+    labelled = node("n2", cpu="8", labels={"disk": "nvme"})
+    members = [pod("p", "3", group="g"), other("3", nodeSelector={"disk": "nvme"})]
+    report = check_applied(Row([TAINTED, labelled, full("x", "8", "n2"), TWO, *members], [], []))
+    (advice,) = report.advice
+    assert advice.text == (
+        "tolerate a:NoSchedule and default/q: tolerate a:NoSchedule and label n1 "
+        "(kubectl label node n1 disk=nvme); then it fits n1"
+    )
+
+
 NO_CLAIM = pod("p", "1", group="g", volumes=using("nope"))
 SITUATIONS |= {
     "it has no claim, and another member has a selector": Row(

@@ -342,7 +342,7 @@ SITUATIONS: dict[str, Row] = {
     "host port": Row(
         [N1, full("a", "1", "n1", ports=[80]), pod("p", ports=[80])],
         ["host port 80/TCP on n1 is used by pod default/a"],
-        ["ChangePort", "EndPods"],
+        ["ChangePort"],
     ),
     "anti-affinity": Row(
         [N1, full("a", "1", "n1", app="x"), pod("p", affinity=anti_affinity("x"))],

@@ -19,6 +19,7 @@ from explanation.test_situations import (
     Row,
     affinity_to,
     annotated,
+    anti_affinity,
     as_they_are,
     check_applied,
     full,
@@ -50,11 +51,6 @@ def in_queue(name: str) -> Raw:
 
 def of_a(count: int) -> list[Raw]:
     return [full(f"a{i}", "2", "n1", metadata=in_queue("a")) for i in range(count)]
-
-
-def with_port(raw: Raw, *ports: int) -> Raw:
-    raw["spec"]["containers"][0]["ports"] = [{"containerPort": n, "hostPort": n} for n in ports]
-    return raw
 
 
 WITH_QUEUES = [N1, queue("a", weight=1), queue("research", weight=1), *of_a(4)]
@@ -105,14 +101,11 @@ CASES = {
     "one of two pods has a higher priority": Case(
         [
             N1,
-            with_port(full("a", "1", "n1", priority=0), 80),
-            with_port(full("b", "1", "n1", priority=1000), 81),
-            with_port(pod("p", "1", **HIGH), 80, 81),
+            full("a", "1", "n1", app="x", priority=0),
+            full("b", "1", "n1", app="x", priority=1000),
+            pod("p", "1", affinity=anti_affinity("x"), **HIGH),
         ],
-        [
-            "use the host port 82 instead of 80 and 83 instead of 81; then it fits n1",
-            "end pod default/b (priority 1000) on n1; then it preempts default/a on n1",
-        ],
+        ["end pod default/b (priority 1000) on n1; then it preempts default/a on n1"],
     ),
     "misspelt queue": Case(
         [*WITH_QUEUES, pod("p", "2", metadata=in_queue("reserch"))],

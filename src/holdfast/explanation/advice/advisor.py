@@ -48,7 +48,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     unchanged_run,
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
-from holdfast.explanation.repairs.repair import Repair, edits_migration
+from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
@@ -80,6 +80,10 @@ class _Ranked(NamedTuple):
     @property
     def actions(self) -> Actions:
         return tuple(self.advice.change["actions"])
+
+    @property
+    def ends_pods(self) -> bool:
+        return self.cost >= 10**EVICT
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -131,13 +135,17 @@ class Advisor:
     @property
     def advice(self) -> list[Advice]:
         """The best few, cheapest first; after them, other kinds of change with which some pods of the
-        workload start. Combinations of changes are left out where one change helps, and changes that
-        another advice makes too."""
-        ranked = _in_order(self._found.values())
+        workload start. Ending pods is left out where another change helps as many pods, combinations
+        of changes where one change helps, and changes that another advice makes too."""
+        helping = self._found.values()
+        ranked = _in_order([each for each in helping if not each.ends_pods] or helping)
         kinds = {each.actions for each in ranked}
         best: dict[Actions, _Ranked] = {}
-        for _, each in sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank)):
-            best.setdefault(each.actions, each)
+        partial = sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank))
+        most = min((count for count, each in partial if not each.ends_pods), default=0)
+        for count, each in partial:
+            if not each.ends_pods or (not ranked and count < most):
+                best.setdefault(each.actions, each)
         ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
         if any(len(each.actions) == 1 for each in ranked):
             ranked = [each for each in ranked if len(each.actions) == 1]
@@ -146,6 +154,13 @@ class Advisor:
             if all(each.advice.change != other.change for other in found):
                 found.append(each.advice)
         return found[:_MOST_ADVICE]
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether something helps, at least some pods of the workload, without pods of others that
+        have to end for it."""
+        found = [*self._found.values(), *(each for _, each in self._partial.values())]
+        return not all(each.ends_pods for each in found)
 
     @property
     def actions(self) -> set[Actions]:

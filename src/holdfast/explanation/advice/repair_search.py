@@ -136,15 +136,15 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
     short = shortages(snapshot, pod)
     groups = _by_reason(advisor, placing, short)
     nearest = _consider_single(advisor, pod, groups, short)
-    if not advisor.advice:
+    if not advisor.is_harmless:
         consider_other_places(snapshot, advisor.subject, pod, advisor)
-    if not advisor.advice:
+    if not advisor.is_harmless:
         _consider_combinations(advisor, groups, with_evictions=False)
-    if not advisor.advice:
+    if not advisor.is_harmless:
         consider_limit_ratios(advisor, pod, nearest)
     if not advisor.advice:
         consider_evictions_for_own(advisor, pod)
-    if advisor.actions <= {("ChangePort",)}:  # its user may not care about capacity, but about the port
+    if not advisor.advice:
         consider_evictions(advisor, pod, nearest)
     if not advisor.advice:
         _consider_combinations(advisor, groups, with_evictions=True)

@@ -101,12 +101,13 @@ def explain_blocked_members(
         _consider_topology(snapshot, job, before, advisor)
     elif left and not is_ready:
         found.append(_blocked(snapshot, job, left, before, report, advisor))
-        if not advisor.advice:
+        if not advisor.is_harmless:
             consider_steps(snapshot, job, advisor, before)
-        if not advisor.advice:
+        if not advisor.is_harmless:
             _consider_each(snapshot, job, before, advisor)
-        if not advisor.advice:
+        if not advisor.is_harmless:
             consider_all_smaller(snapshot, job, advisor, before)
+        if not advisor.advice:
             consider_fewer(snapshot, job, before, advisor)
             _consider_topology(snapshot, job, before, advisor)
         note_nothing_helps(advisor, report)
@@ -249,7 +250,7 @@ def _consider_each(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
             return
     first = [*before, *(each[0] for each in options)]
     consider_steps(snapshot, job, advisor, first)
-    if not advisor.advice:
+    if not advisor.is_harmless:
         consider_all_smaller(snapshot, job, advisor, first)
 
 

@@ -144,9 +144,9 @@ def explain_member(
         why = explain_beside(snapshot, job, pod, [], report, advisor)
         without = "" if job.is_ready else f"{job_text(job)} starts without it. "
         report.summary = f"{without}Beside the others: {why}"
-        if not advisor.advice:
+        if not advisor.is_harmless:
             consider_steps(snapshot, job, advisor, [])
-        if not advisor.advice:
+        if not advisor.is_harmless:
             consider_all_smaller(snapshot, job, advisor, [])
         note_nothing_helps(advisor, report)
     else:
@@ -181,13 +181,13 @@ def _no_node_in_gang(
     """More facts and advice about a member that fits no node."""
     if starts and not job.is_ready:
         report.details.insert(0, f"{job_text(job)} starts without it")
-    elif not starts and not advisor.advice:
+    elif not starts and not advisor.is_harmless:
         blocked = explain_blocked_members(snapshot, job, advisor, Report("", "", ""))
         if not blocked.are_counted:
             report.summary += f" {blocked.text}"
-    if not advisor.advice:
+    if not advisor.is_harmless:
         consider_steps(snapshot, job, advisor, [])
-    if not advisor.advice:
+    if not advisor.is_harmless:
         consider_all_smaller(snapshot, job, advisor, [])
     improve_members(advisor)
     if advisor.advice:
