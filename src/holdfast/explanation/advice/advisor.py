@@ -83,7 +83,7 @@ class _Ranked(NamedTuple):
 
     @property
     def ends_pods(self) -> bool:
-        return self.cost >= 10**EVICT
+        return self.cost >= _rank_of(EVICT)
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -220,7 +220,7 @@ class Advisor:
             if is_single:
                 self.insufficient.append(repairs[-1])
             return False
-        cost = sum(10**each.cost for each in repairs)
+        cost = sum(_rank_of(each.cost) for each in repairs)
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
             nodes, result = fitting.nodes or nodes, self._result(fitting, made)
@@ -260,7 +260,7 @@ class Advisor:
             nodes, result = fitting.nodes, fitting_text(fitting)
         advice = Advice(f"{wait.text}{result}", wait.change.data(), nodes)
         at = len(self._found) + len(self._partial)
-        ranked = _Ranked(10**wait.cost, 0.0, at, advice)
+        ranked = _Ranked(_rank_of(wait.cost), 0.0, at, advice)
         if fitting is not None and result and not fitting.is_all:
             self._partial[wait.text] = (-fitting.started, ranked)
             return False
@@ -500,6 +500,11 @@ def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:
     for each in sorted(found, key=lambda each: each.at):
         first.setdefault(each.actions, each.at)
     return sorted(found, key=lambda each: (each.cost, first[each.actions], *each.rank))
+
+
+def _rank_of(cost: int) -> int:
+    """By which a change of this cost comes after any combination of cheaper ones."""
+    return int(10**cost)
 
 
 def _lost(repairs: tuple[Repair, ...]) -> float:
