@@ -22,6 +22,14 @@ def wait(found: StartAnswer) -> float:
     return found.wait.expected
 
 
+def without_requests(raw: Raw) -> Raw:
+    """If it requests no cpu."""
+    for container in raw["spec"]["containers"]:
+        if container["resources"]["requests"] == {"cpu": "0"}:
+            del container["resources"]
+    return raw
+
+
 def test_a_pod_starts_when_the_pod_in_its_place_is_expected_to_end() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
     found = answer(objects, "b")
@@ -56,6 +64,34 @@ def test_an_unknown_end_is_an_unknown_start_and_the_pod_is_named() -> None:
     assert found.status is StartStatus.UNKNOWN
     assert [each.object for each in found.needs] == ["Pod/default/a"]
     assert ESTIMATE in found.needs[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("cpus", "needs"),
+    [
+        ([0, 1], ["w1"]),
+        ([1, 0, 0, 0], ["w0"]),
+        ([0, 0], []),
+        ([1, 1, 1], ["w0", "w1", "w2"]),
+    ],
+    ids=["one of two", "one of four", "none of two", "all"],
+)
+def test_of_the_pods_without_an_end_those_are_named_that_it_waits_for(
+    cpus: list[int], needs: list[str]
+) -> None:
+    """A pod that requests nothing frees nothing that is missing."""
+    others = [running(without_requests(pod(f"w{at}", cpu)), at="n1") for at, cpu in enumerate(cpus)]
+    found = answer([node(), *others, pod("b", 4)], "b")
+    assert [each.object for each in found.needs] == [f"Pod/default/{name}" for name in needs]
+
+
+def test_as_many_ends_are_named_as_are_enough() -> None:
+    """Of two pods, the end of either."""
+    others = [running(pod("w0", 1)), running(pod("w1", 1)), running(pod("w2", 2))]
+    found = answer([node(), *others, pod("b", 2)], "b")
+    assert [each.object for each in found.needs] in (
+        [["Pod/default/w2"], ["Pod/default/w0", "Pod/default/w1"]]
+    )
 
 
 def test_a_pod_that_is_required_by_affinity_is_not_waited_for() -> None:

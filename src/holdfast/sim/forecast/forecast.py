@@ -24,7 +24,7 @@ that would need more ends early and says so, and fewer random futures are played
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -86,6 +86,10 @@ _ATTEMPTS = (
     *(FuturePlan(MEDIAN_FUTURE, seed, RANDOM) for seed in range(4)),
 )
 """Futures that differ in how often pending pods were tried."""
+_MOST_PLAYED_FOR_ENDS = 12
+"""How many futures are played, for all that is asked about, to find which ends are enough."""
+_LATER = 60.0
+"""By how many seconds a start may be later in these: pods that were tried in vain are in back-off."""
 _SHOWN = 5
 """Ends and unknown pods that are named per target."""
 
@@ -133,9 +137,11 @@ class Forecaster:
         ]
         jobs = (raw for raw in objects if raw.get("kind") == "Job")
         self.estimator = RunTimeEstimator(history, jobs)
+        self._played_for_ends = 0
 
     def ask(self, targets: Sequence[ForecastTarget]) -> ForecastReport:
         """Raises InvariantBroken for an error of Holdfast."""
+        self._played_for_ends = 0
         open_targets = [each for each in targets if _is_open(each)]
         outcomes = self._outcomes(open_targets) if open_targets else []
         report = ForecastReport(
@@ -262,6 +268,42 @@ class Forecaster:
             name for name, raw in outcome.unknown.items() if any(term(raw) for term in terms)
         )
 
+    def _needed_ends(
+        self,
+        target: ForecastTarget,
+        start: ExpectedStart,
+        unknown: Mapping[str, Raw],
+        kept: frozenset[str],
+    ) -> list[str]:
+        """Of the pods without a known end, those whose ends are enough for the start, as far as a few
+        futures tell: of those that ended on its nodes, it may not need all."""
+        ended = {each.object for each in start.waited_for}
+        needed = [each for each in unknown if each in ended] or list(unknown)
+        stay = {*kept, *unknown} - set(needed)
+
+        def starts_beside(group: Iterable[str]) -> bool:
+            if self._played_for_ends >= _MOST_PLAYED_FOR_ENDS:
+                return False
+            self._played_for_ends += 1
+            plan = FuturePlan(RELEASED, kept=frozenset(stay.union(group)))
+            found = self._play(plan, [target], 0, 1, self._fewest(), within=start.t + _LATER)
+            return found.start_of(target) is not None
+
+        def keep(group: list[str]) -> None:
+            """Has as many of them stay as it starts beside, by halves."""
+            if group and starts_beside(group):
+                stay.update(group)
+            elif len(group) > 1:
+                middle = len(group) // 2
+                keep(group[:middle])
+                keep(group[middle:])
+
+        if len(needed) > 1 and starts_beside(()):
+            without = [each for each in needed if not _requests_any(unknown[each])]
+            keep(without)
+            keep([each for each in needed if each not in without])
+        return [each for each in needed if each not in stay]
+
     def _fewest(self) -> float:
         return _FEWEST if self.options.occurrences < math.inf else math.inf
 
@@ -273,6 +315,7 @@ class Forecaster:
         of: int,
         occurrences: float,
         scenario: Scenario | None = None,
+        within: float = math.inf,
     ) -> FutureOutcome:
         future = Future(scenario or self.scenario, self._setup, self.now, plan, self.estimator)
         waiting = list(targets)
@@ -289,7 +332,7 @@ class Forecaster:
             if self._progress is not None:
                 self._progress(number + 1, of, t)
 
-        return future.foresee(self.options.horizon, is_done, progress, occurrences)
+        return future.foresee(min(within, self.options.horizon), is_done, progress, occurrences)
 
     # Answers
 
@@ -405,9 +448,8 @@ class Forecaster:
                 return StartAnswer(name, StartStatus.NEVER, message=what)
             message = f"it {loss.how} at {at}, unless capacity is free before{why}"
         if start is not None:
-            ended = {each.object for each in start.waited_for}
             known = outcome.unknown | released.unknown
-            needed = [each for each in known if each in ended] or list(known)
+            needed = self._needed_ends(target, start, known, released.plan.kept)
             return StartAnswer(
                 name,
                 StartStatus.UNKNOWN,
@@ -460,6 +502,12 @@ def _suspended(scenario: Scenario) -> Scenario | None:
             each = replace(each, action=Create({**raw, "spec": {**spec, "suspend": True}}))
         actions.append(each)
     return replace(scenario, actions=tuple(actions)) if changed else None
+
+
+def _requests_any(pod: Raw) -> bool:
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return any(each.get("resources") for each in (spec, *containers))
 
 
 def _is_node(raw: Any) -> bool:
