@@ -35,12 +35,14 @@ BROKEN_CLAIMS = (
     500000, 500001, 500031, 500126, 9500058, 9500128, 9500310, 9500363, 9500447, 9500589,
     9601302, 9601564, 9602127,
 )  # fmt: skip
+BROKEN_CALENDARS = (17100076, 17100702)
 BROKEN_RACES = (1376, 3548, 8004660)
 
 
 def test_what_went_wrong_once_does_not_again() -> None:
     check(ONCE_BROKEN)
     check(BROKEN_CLAIMS, "claims")
+    check(BROKEN_CALENDARS, "calendar")
     check(BROKEN_RACES, "races")
 
 

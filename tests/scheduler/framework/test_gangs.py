@@ -7,7 +7,7 @@ import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group, make_reservation
 from harness.driver import Driver
-from harness.objects import GROUP, SIGS, SIM, VOLCANO, gang, node, pod, pod_group
+from harness.objects import GROUP, SIGS, SIM, VOLCANO, gang, node, pod, pod_group, reservation
 from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Nominate, Preempt, SetPodScheduled
 from holdfast.scheduler.cluster.events import write_refused
@@ -539,6 +539,45 @@ def test_nominated_nodes_do_not_keep_an_interrupted_start_from_its_place(
     assert driver.binds() == {first: "n2"}
     pods = {pod.name: pod for pod in driver.scheduler.cluster.pods.values()}
     assert not pods["high"].nominated
+
+
+@pytest.mark.parametrize("start", ["2025-12-31T23:59:00Z", "2026-01-01T00:01:00Z"])
+@pytest.mark.parametrize(("since", "bound"), [("2025-12-31T23:50:00Z", 0), ("", None)])
+def test_planned_reservations_do_not_keep_an_interrupted_start_from_its_place(
+    since: str, bound: float | None, start: str
+) -> None:
+    """The one that starts later, or should have started, was planned while no scheduler led."""
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-12-31T23:55:00Z"}
+    created = [{"creationTimestamp": each} if each else {} for each in ("2025-12-31T23:50:00Z", since)]
+    first = pod("g-0", 2, group="g", nodeName="n1", metadata=created[0])
+    first["status"] = {"conditions": [condition]}
+    given = [
+        *(node("n1", 2), node("n2", 2), pod_group("g", 2)),
+        *(first, pod("g-1", 2, group="g", metadata=created[1])),
+        reservation("w", 2, "w", annotations={"holdfast.io/starts-at": start}),
+    ]
+    assert play(given, until=30).times("g-1") == [bound]
+
+
+@pytest.mark.parametrize(("feasible", "bound"), [("True", None), ("Unknown", 0)])
+def test_a_certain_plan_that_drains_its_node_is_kept_from_an_interrupted_start(
+    feasible: str, bound: float | None
+) -> None:
+    """It was made with the places of the gang in mind."""
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-12-31T23:55:00Z"}
+    created = {"creationTimestamp": "2025-12-31T23:50:00Z"}
+    first = pod("g-0", 2, group="g", nodeName="n1", metadata=created)
+    first["status"] = {"conditions": [condition]}
+    starts = {"holdfast.io/starts-at": "2025-12-31T23:59:00Z", "holdfast.io/lead": "0s"}
+    planned = reservation("w", 2, "w", annotations=starts)
+    conditions = [
+        {"type": "Planned", "status": "True", "reason": "Draining"},
+        {"type": "Feasible", "status": feasible, "reason": "Planned"},
+    ]
+    planned["status"] = {"phase": "Pending", "nodeName": "n2", "conditions": conditions}
+    second = pod("g-1", 2, group="g", metadata=created)
+    given = [node("n1", 2), node("n2", 2), pod_group("g", 2), first, second, planned]
+    assert play(given, until=30).times("g-1") == [bound]
 
 
 def test_an_interrupted_start_takes_no_nominated_node_that_is_of_no_use_to_it() -> None:

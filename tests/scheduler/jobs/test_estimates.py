@@ -1,14 +1,20 @@
 """A run-time estimate that is malformed, or whose name is misspelt, is reported on the pod."""
 
+from typing import Any
+
 import pytest
 
 from harness.builders import make_node, make_pod
 from harness.driver import Driver
 from holdfast.api.pod import Pod
+from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.jobs.estimates import estimate_problem
 
 ESTIMATE = "holdfast.io/run-estimate"
+BEGIN = parse_time("2026-01-01T00:00:00Z")
+LATER = BEGIN + 60
+BOUND = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,28 @@ def _pod(**annotations: str) -> Pod:
         f"holdfast.io/{key.replace('_', '-')}": v for key, v in annotations.items()
     }
     return pod
+
+
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [
+        ({}, LATER + 300),
+        ({"conditions": [BOUND]}, BEGIN + 300),
+        ({"conditions": [BOUND], "startTime": "2026-01-01T00:00:05Z"}, BEGIN + 305),
+        ({"conditions": [{**BOUND, "lastTransitionTime": "2025-12-31T23:00:00Z"}]}, None),
+    ],
+)
+def test_a_pod_that_has_not_started_is_expected_to_run_from_when_it_was_bound(
+    status: dict[str, Any], end: float | None
+) -> None:
+    """Its end would be later with every moment otherwise, for ever if its kubelet is gone."""
+    pod = make_pod("p").on("n").annotation(ESTIMATE, "5m").status(**status).obj()
+    driver = Driver(()).at(LATER).add(make_node("n").obj(), pod)
+    [record] = driver.scheduler.cluster.pods.values()
+    jobs = driver.scheduler.cluster.jobs
+    assert jobs.estimates.expected_end(record) == end
+    is_fixed = jobs.planner.next_end(record.row) > LATER
+    assert is_fixed == bool(status)
 
 
 def _events(driver: Driver) -> list[tuple[str, str]]:

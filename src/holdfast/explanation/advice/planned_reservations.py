@@ -335,5 +335,4 @@ def _fewest(snapshot: ClusterSnapshot, start: float, row: int, short: Amounts) -
 
 def _until(snapshot: ClusterSnapshot, pod: PodRecord, time: float) -> str:
     """The run-time estimate of a running pod that ends by a time."""
-    started = snapshot.now if pod.started is None else pod.started
-    return duration_text(math.floor(time - started))
+    return duration_text(math.floor(time - snapshot.cluster.jobs.estimates.start(pod)))

@@ -189,7 +189,8 @@ class PodRecord:
         self.nominated_reservation = ""
         """The uid of the reservation on its nominated node that it will be allocated from, if known."""
         self.bound_at: float | None = None
-        """Of a member of a job: when it was bound, by its PodScheduled condition."""
+        """When it was bound, by its PodScheduled condition; of a member of a job, and of a pod that has
+        not started."""
         self.started: float | None = None
         """Its status.startTime."""
         self.reservation_uid = ""

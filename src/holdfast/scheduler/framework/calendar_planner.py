@@ -8,6 +8,9 @@ node if it can be, else on another node that leaves the other plans what they ne
 node then is late: it is queued, and started as above once the queue has none for it but this has.
 `Preempt` evicts pods from `start - lead` on until the reservation is Available.
 
+The rest of a job whose start was interrupted comes before a plan is made and before a reservation
+starts elsewhere than planned: after a restart, that would take the capacity which it had been assigned.
+
 How a plan fits a node is in `plan_fit`, which node is best in `plan_search`. Plans that drain a node
 and are certain come first, the others in the order of priority, then age. A gang of reservations is
 planned as a whole or not at all.
@@ -115,6 +118,7 @@ class CalendarPlanner:
                 if planned.node and planned.reservation.calendar.lead:
                     text = f"{planned.node} takes only what ends by {format_time(planned.start)}"
                     decisions.append(_event(planned, "Draining", text))
+        self._gangs.finish_starts(now)
         decisions += self._update(now)
         if self._start_late(now):
             decisions += self._update(now)
@@ -189,9 +193,16 @@ class CalendarPlanner:
         # A certain plan that drains its node is kept, whatever comes later with a higher priority.
         units = _units(due)
         units.sort(key=lambda members: not any(each.is_frozen for each in members))
+        kept = [
+            members
+            for members in units
+            if any(each.is_frozen for each in members) and self._start_as_planned(members, now)
+        ]
+        if len(kept) < len(units):
+            self._gangs.finish_starts(now)
         for members in units:
-            nodes = [each.node for each in members]
-            has_started = self._start_on(members, nodes, now) or self._start_elsewhere(members, now)
+            has_started = members in kept or self._start_as_planned(members, now)
+            has_started = has_started or self._start_elsewhere(members, now)
             if not has_started and not self._start_with_late(members, now):
                 for planned in members:
                     self._calendar.note_late(planned.reservation)
@@ -206,6 +217,9 @@ class CalendarPlanner:
                     text = self._fits.waits_for(planned, row)
                     decisions.append(_event(planned, MISSED, text, "Warning"))
         return decisions
+
+    def _start_as_planned(self, members: list[PlannedReservation], now: float) -> bool:
+        return self._start_on(members, [each.node for each in members], now)
 
     def _start_with_late(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts members of a gang along with those that had an earlier start and had to wait for them,

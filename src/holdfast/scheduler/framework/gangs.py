@@ -121,6 +121,18 @@ class Gangs:
             self._queue.take(pod)
             self.settled(pod)
 
+    def finish_starts(self, now: float) -> bool:
+        """Schedules the rest of the jobs whose start was interrupted that are due to be tried; whether
+        there were some."""
+        jobs = (self._jobs.known[name] for name in self._jobs.interrupted)
+        leaders = [leader for job in jobs if (leader := self._queued_leader(job)) is not None]
+        due = [leader for leader in leaders if self._queue.place(leader.uid) == "active"]
+        for leader in sorted(due, key=self._queue.sort_key):
+            if self._queue.place(leader.uid) == "active":  # a partner may have placed it
+                self._queue.take(leader)
+                self.schedule(leader, now)
+        return bool(due)
+
     def changed(self, job: Job) -> None:
         """The job itself changed: wakes up its leader and those of its partners."""
         for other in self._jobs.partners(job):

@@ -418,13 +418,14 @@ class CapacityPlanner:
 
     def next_end(self, row: int) -> float:
         """Until when the expectations for a row stay the same if nothing changes there: the first
-        expected end of a pod. A pod that has not started is expected to end later with every
-        moment."""
+        expected end of a pod. One whose start and binding are not known is expected to end later with
+        every moment."""
         ends = []
         for pod in self._ledger.pods.get(row, {}).values():
             end = self._estimates.expected_end(pod)
             if end is not None:
-                ends.append(self._cluster.now if pod.started is None else end)
+                is_known = pod.started is not None or pod.bound_at is not None
+                ends.append(end if is_known else self._cluster.now)
         return min(ends, default=math.inf)
 
     # All rows

@@ -163,9 +163,15 @@ class RunEstimates:
         estimate = self.of(pod) if self._of_job or self._learns else pod.estimate
         if estimate is None:
             return None
-        now = self._cluster.now
-        end = (now if pod.started is None else pod.started) + estimate
-        return end if end > now else None
+        end = self.start(pod) + estimate
+        return end if end > self._cluster.now else None
+
+    def start(self, pod: PodRecord) -> float:
+        """When the run of a pod on a node began; as long as its kubelet has not said so, when it was
+        bound, since an end that is later with every moment would be expected for ever."""
+        if pod.started is not None:
+            return pod.started
+        return self._cluster.now if pod.bound_at is None else pod.bound_at
 
     def overruns(self, pod: PodRecord) -> bool:
         """Whether the pod has exceeded its run-time estimate."""

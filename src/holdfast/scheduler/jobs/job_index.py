@@ -58,6 +58,8 @@ class Jobs:
         self.known: dict[JobName, Job] = {}
         self.dirty: dict[JobName, None] = {}
         """Jobs whose status may have to change."""
+        self.interrupted: dict[JobName, None] = {}
+        """Jobs whose start is known to be interrupted."""
         self.on_changed: list[Callable[[Job], None]] = []
         """Called with a job that may be schedulable now, or whose condition may change."""
         self._waiting_for: dict[JobName, dict[JobName, None]] = {}
@@ -275,6 +277,10 @@ class Jobs:
         scheduled in normal order."""
         before = job.interrupted
         job.interrupted = not job.is_ready and self._is_interrupted(job)
+        if job.interrupted:
+            self.interrupted[job.name] = None
+        else:
+            self.interrupted.pop(job.name, None)
         return job.interrupted != before
 
     def is_interrupted(self, pod: PodRecord) -> bool:
@@ -499,6 +505,7 @@ class Jobs:
     def _drop_if_empty(self, job: Job) -> None:
         if not (job.members or job.done or job.failed) and job.name not in self._groups:
             self.known.pop(job.name, None)
+            self.interrupted.pop(job.name, None)
             for name, waiting in list(self._waiting_for.items()):
                 waiting.pop(job.name, None)
                 if not waiting:

@@ -325,7 +325,7 @@ class PodHandlers:
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
-            before = known.started
+            before = known.started, known.bound_at
             known.started = parse_time(started) if started else None
             preempted, deleted = _is_preempted(pod), pod.metadata.deletion_timestamp is not None
             # A victim stays `being_preempted` until the decision is refused: updates of the pod may
@@ -337,12 +337,12 @@ class PodHandlers:
                 known.preempted = preempted
                 self._jobs.touch_job_of(known)
             known.ready = _is_ready(pod)
-            if known.job is not None:
+            if known.job is not None or known.started is None:
                 known.bound_at = _bound_at(pod)
             self._update_allocation(known, pod)
             self._managers.seen(known, pod.metadata)
             self._assigned(known, node)
-            if known.started != before:
+            if (known.started, known.bound_at) != before:
                 self._cluster.epoch.pod_starts.add(known.row)
                 if known.estimate is not None:
                     self._cluster.epoch.usage.add(known.row)  # its expected end is known now

@@ -12,7 +12,7 @@ A pod counts as gone after its run-time estimate; one without an estimate stays.
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.sim.audit.capacity import remaining
 from holdfast.sim.audit.cluster import ClusterState, NodeState
@@ -180,7 +180,7 @@ class PlanAudit:
             estimates.append(duration(pod.annotations[_ESTIMATE]))
         if not estimates:
             return None
-        started = (raw.get("status") or {}).get("startTime")
+        started = _started(raw.get("status") or {})
         end = (parse_time(started) if started else now) + min(estimates)
         return end if end + _GRACE > now else None
 
@@ -190,6 +190,14 @@ class PlanAudit:
             return False
         end = self._expected_end(pod, now)
         return end is None or end <= now + _GRACE
+
+
+def _started(status: dict[str, Any]) -> str | None:
+    """When a pod started; before that, when it was bound."""
+    if status.get("startTime"):
+        return str(status["startTime"])
+    bound = (each for each in status.get("conditions") or () if each["type"] == "PodScheduled")
+    return next((each.get("lastTransitionTime") for each in bound if each["status"] == "True"), None)
 
 
 def _start(reservation: ReservationFacts) -> float | None:
