@@ -806,7 +806,7 @@ SITUATIONS: dict[str, Row] = {
     "never preempts": Row(
         [N1, full("low", "8", "n1"), pod("p", "4", priority=10, preemptionPolicy="Never")],
         ["its preemptionPolicy is Never"],
-        ["EndPods"],
+        ["AllowPreemption"],
     ),
     "exclusive CPUs are not whole": Row(
         [N1, pod("p", "1500m", priority=9500, labels={"koordinator.sh/qosClass": "LSR"})],

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from explanation.test_in_the_way import priority_class
 from explanation.test_situations import (
     AFFINITY,
     DB,
@@ -21,6 +22,7 @@ from explanation.test_situations import (
     annotated,
     anti_affinity,
     as_they_are,
+    budget,
     check_applied,
     full,
     in_default,
@@ -34,6 +36,9 @@ from holdfast.scheduler.framework.config import API_VERSION, KIND
 N1 = node("n1", cpu="8", labels={"disk": "ssd"})
 HIGH: dict[str, Any] = {"priority": 100}
 LOW = [full("low0", "4", "n1", priority=0), full("low1", "4", "n1", priority=0)]
+
+
+POLITE = pod("p", "4", priorityClassName="batch", preemptionPolicy="Never", **HIGH)
 
 
 class Case(NamedTuple):
@@ -106,6 +111,43 @@ CASES = {
             pod("p", "1", affinity=anti_affinity("x"), **HIGH),
         ],
         ["end pod default/b (priority 1000) on n1; then it preempts default/a on n1"],
+    ),
+    "it never preempts, and another pod could end": Case(
+        [
+            N1,
+            node("n2", cpu="8"),
+            full("low", "8", "n1", app="low", priority=50),
+            budget("low"),
+            full("high", "8", "n2", priority=200),
+            pod("p", "4", preemptionPolicy="Never", **HIGH),
+        ],
+        [
+            "set preemptionPolicy: PreemptLowerPriority instead of Never; then it preempts default/low "
+            "on n1"
+        ],
+        ("PodDisruptionBudget default/low allows 0 more evictions, and protects default/low",),
+    ),
+    "its PriorityClass never preempts": Case(
+        [N1, priority_class("batch", 100, preemptionPolicy="Never"), *LOW, POLITE],
+        [
+            "create the PriorityClass batch-preempting (100), with which pods preempt, and set "
+            "priorityClassName: batch-preempting instead of batch; then it preempts default/low1 on n1"
+        ],
+    ),
+    "its PriorityClass never preempts, and others do": Case(
+        [
+            N1,
+            priority_class("batch", 100, preemptionPolicy="Never"),
+            priority_class("lower", 90),
+            priority_class("lowest", 10),
+            priority_class("higher", 900),
+            *LOW,
+            POLITE,
+        ],
+        [
+            "set priorityClassName: lower (90), with which pods preempt, instead of batch; then it "
+            "preempts default/low1 on n1"
+        ],
     ),
     "misspelt queue": Case(
         [*WITH_QUEUES, pod("p", "2", metadata=in_queue("reserch"))],

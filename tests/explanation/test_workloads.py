@@ -16,6 +16,7 @@ from explanation.test_situations import (
     world_of,
 )
 from harness.objects import Raw, node, pod
+from holdfast.api.names import PREEMPTABLE
 from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
@@ -479,10 +480,10 @@ def test_one_pod_whose_replacement_comes_first_ends_only_if_its_workload_is_smal
     kind: str, priority: int
 ) -> None:
     """Else its new pod, of a higher priority, gets the place again."""
-    metadata = {"ownerReferences": owner(kind, "web")}
+    metadata = {"ownerReferences": owner(kind, "web"), "annotations": {PREEMPTABLE: "false"}}
     above = [workload(kind, "web", 3)] if kind != "Job" else []
     there = full("web-0", "8", "n1", metadata=metadata, priority=priority)
-    raw = pod("p", "8", preemptionPolicy="Never")
+    raw = pod("p", "8")
     world = world_of([N1, *above, there, raw])
     texts = [each.text for each in explain(snapshot_of(world), world.objects["Pod", "p"]).advice]
     ending = [each for each in texts if each.startswith("end pod default/web-0 ")]

@@ -20,6 +20,7 @@ new_nodes             a node that the cluster lacks
 nominated_pods        capacity kept for pods that are nominated to a node
 overdue_pods          pods that are being deleted for longer than their grace period
 planned_reservations  planned reservations in the way of a pod
+preemption_policies   pods whose preemptionPolicy is Never
 reclaim_repairs       changes with which capacity is reclaimed
 removals              constraints that can be removed from a pod
 repair_search         which changes are tried, and combinations of them

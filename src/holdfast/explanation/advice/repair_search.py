@@ -53,6 +53,7 @@ from holdfast.explanation.advice.missing_claims import awaited_slices
 from holdfast.explanation.advice.misspellings import corrections
 from holdfast.explanation.advice.nominated_pods import nominated_evictions, priority_repairs
 from holdfast.explanation.advice.planned_reservations import estimate_steps
+from holdfast.explanation.advice.preemption_policies import consider_preempting
 from holdfast.explanation.advice.removals import (
     claimed_node_repairs,
     claimed_nodes,
@@ -121,8 +122,8 @@ Groups = list[tuple[NodeRejection, list[int]]]
 
 
 def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
-    """Looks for changes that make a node eligible. Returns facts about disruption budgets that keep
-    pods from being advised to end, if nothing helps."""
+    """Looks for changes that make a node eligible. Returns facts about disruption budgets: those that
+    advice violates, or that keep pods from being advised to end, if nothing helps."""
     snapshot = advisor.snapshot
     pod = advisor.subject.record(snapshot)
     if pod is None:
@@ -142,13 +143,14 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
         _consider_combinations(advisor, groups, with_evictions=False)
     if not advisor.is_harmless:
         consider_limit_ratios(advisor, pod, nearest)
+    violations = consider_preempting(advisor, pod) if not advisor.is_harmless else []
     if not advisor.advice:
         consider_evictions_for_own(advisor, pod)
     if not advisor.advice:
         consider_evictions(advisor, pod, nearest)
     if not advisor.advice:
         _consider_combinations(advisor, groups, with_evictions=True)
-    return budget_facts(advisor, pod, nearest) if not advisor.advice else []
+    return [*violations, *(budget_facts(advisor, pod, nearest) if not advisor.advice else [])]
 
 
 def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float64]) -> Groups:

@@ -50,7 +50,11 @@ from holdfast.explanation.facts.matching_reservations import (
 from holdfast.explanation.facts.near_owners import near_owners
 from holdfast.explanation.facts.own_reservations import waiting_for
 from holdfast.explanation.facts.own_starts import lost_text
-from holdfast.explanation.facts.preemption_limits import preemption_limits
+from holdfast.explanation.facts.preemption_limits import (
+    budget_violations,
+    preemption_limits,
+    victims_of,
+)
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of, terminating_on
@@ -60,8 +64,6 @@ from holdfast.explanation.repairs.repair import metadata_changes, repair
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.plain_reasons import further_reasons, no_node_summary
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
-from holdfast.scheduler.cluster.decisions import Preempt
-from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
@@ -248,11 +250,9 @@ def _consider_pending_reservations(
 
 def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:
     """The pods that it would preempt, and the budgets that this violates."""
-    cluster = snapshot.cluster
     if nomination.reserve_pods:
         return list(_preempted_reservations(snapshot, nomination))
-    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
-    victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
+    victims = victims_of(snapshot, nomination)
     if victims:
         whom = f"{pods_text(victims)} of lower priority"
         found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
@@ -262,13 +262,7 @@ def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> lis
         terminates = plural(len(ending), "terminates", "terminate")
         where = f", where {whom} {terminates} already" if ending else ""
         found = [f"{nomination.node} is nominated for it if it is tried{where}"]
-    budgets = DisruptionBudgets(cluster)
-    violating, _ = budgets.split(victims)
-    for budget in budgets.violated_by(violating):
-        pods = pods_text([pod for pod in violating if budget.protects(pod)])
-        found.append(
-            f"{budget.text}, and protects {pods}: preemption prefers other pods, but may violate it"
-        )
+    found += budget_violations(snapshot, victims)
     return found
 
 
