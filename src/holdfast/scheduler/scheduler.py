@@ -253,6 +253,7 @@ class Scheduler:
         """Begins a round, or the next part of an unfinished one."""
         self.cluster.now = now
         self.cluster.release_slots()
+        self.cluster.reservations.choose_units_again()
         self._retry_failed_gates(now)
         self.gangs.new_round()
         if not self.unfinished or now - self._begun > _ROUND_SECONDS:

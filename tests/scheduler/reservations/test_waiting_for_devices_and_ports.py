@@ -388,3 +388,45 @@ def test_after_a_restart_a_hold_gets_no_gpu_of_a_pod_without_an_annotation(
     played = play(given, config=config, until=100)
     assert played.times("starving") == [None]
     assert [raw["status"]["phase"] for raw in played.all("Reservation")] == ["Waiting"]
+
+
+def bound_by_somebody(name: str, resource: str = "nvidia.com/gpu") -> Raw:
+    """A pod that has a whole GPU; which one is nowhere written."""
+    return pod(name, requests={resource: "100" if resource == GPU else "1"}, nodeName="n1")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", GPU])
+def test_no_one_who_waits_gets_the_gpu_of_a_pod_that_somebody_else_binds(
+    resource: str, restarts: bool
+) -> None:
+    made = with_gpus(2).put(on_gpu("a")).put(of_gpu("w", 200, preAllocation=True))
+    made.put(bound_by_somebody("x", resource))
+    if restarts:
+        made.restart()
+        made.settle()
+    made.delete("Pod", "a")
+    assert (made.phase("w"), minors(made, "w", "Reservation")) == ("Waiting", [])
+    made.delete("Pod", "x")
+    assert (made.phase("w"), minors(made, "w", "Reservation")) == ("Available", [0, 1])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_pod_that_somebody_else_binds_to_a_full_node_has_a_gpu_once_one_is_free(
+    restarts: bool,
+) -> None:
+    made = with_gpus(2).put(on_gpu("a")).put(on_gpu("b")).put(bound_by_somebody("x"))
+    made.delete("Pod", "a")
+    if restarts:
+        made.restart()
+    made.put(on_gpu("c"))
+    assert made.node_of("c") == ""
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_which_gpu_a_pod_has_that_somebody_else_binds_depends_on_no_order(restarts: bool) -> None:
+    made = with_gpus(2).put(bound_by_somebody("z")).put(bound_by_somebody("y")).delete("Pod", "z")
+    if restarts:
+        made.restart()
+    made.put(on_gpu("c"))
+    assert minors(made, "c") == [1]

@@ -3,7 +3,10 @@
 A unit is a CPU, a device, or an amount of one or of a NUMA node. An allocation of a pod is one of
 
     tentative chosen when the pod came to a row without an annotation (assumed by the scheduler,
-              tried in a dry run, or bound by somebody else), so that no other pod gets the same units
+              tried in a dry run, or bound by somebody else), so that no other pod gets the same units.
+              Nowhere is written which units a pod has that somebody else has bound: they are chosen
+              again when the row changes (`ResourceManagers.choose_again`), so that they do not depend
+              on what came first
     settled   final: read from the pod's annotation, or made from `tentative` when the pod is scheduled;
               written to the annotation when the pod is bound
     planned   of a Waiting reservation: units that are free, or become free when terminating pods (or
@@ -28,7 +31,7 @@ from numpy.typing import NDArray
 from holdfast.api.meta import ObjectMeta
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import cells_of
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 
 T = TypeVar("T")
 
@@ -77,6 +80,8 @@ class ResourceManager(ABC, Generic[T]):
         """Pods and reserve pods with an allocation, by row and uid."""
         self._listed: set[int] = set()
         """Rows whose units an object lists."""
+        self.changed_rows: dict[int, None] = {}
+        """Rows that changed while units were chosen tentatively."""
         self._entry: dict[str, int] = {}
         """The entry index of each reserve pod with an allocation."""
 
@@ -162,19 +167,53 @@ class ResourceManager(ABC, Generic[T]):
 
     def load(self, row: int) -> None:
         """Reads the units of a row, and enters the pods and reserve pods on it again."""
-        ledger = self._cluster.ledger
-        for uid in self.there.pop(row, {}):
-            self.tentative.pop(uid, None)
-            self.planned.pop(uid, None)
-            index = self._entry.pop(uid, None)
-            if index is not None:
-                self._release(index)
+        self._clear(row)
         if self._list(row):
             self._listed.add(row)
         else:
             self._listed.discard(row)
         self.version += 1
         self._govern(row)
+        self._fill(row)
+
+    def note_change(self, row: int) -> None:
+        """Notes that a pod or reserve pod came to a row or left it, or has other units than before."""
+        if self.tentative:
+            self.changed_rows[row] = None
+
+    def has_choices(self, row: int) -> bool:
+        """Whether units are chosen for a pod on the row that somebody else has bound."""
+        return any(
+            uid in self.tentative and pod.reservation is None and pod.phase is Phase.ASSIGNED
+            for uid, pod in self.there.get(row, {}).items()
+        )
+
+    def choose_again(self, row: int) -> bool:
+        """Chooses all units of a row again that are not final, in the order in which `load` does;
+        returns whether pods have others than before. Plans of Waiting reservations are dropped."""
+        before = {uid: self.tentative[uid] for uid in self.there.get(row, ()) if uid in self.tentative}
+        self._clear(row)
+        self._govern(row)
+        self._recount(row)
+        self._fill(row)
+        return any(
+            self.tentative.get(uid) != what
+            for uid, what in before.items()
+            if uid in self._cluster.ledger.pods.get(row, ())
+        )
+
+    def _clear(self, row: int) -> None:
+        """Removes all pods and reserve pods of a row, to enter them again."""
+        for uid in self.there.pop(row, {}):
+            self.tentative.pop(uid, None)
+            self.planned.pop(uid, None)
+            index = self._entry.pop(uid, None)
+            if index is not None:
+                self._release(index)
+
+    def _fill(self, row: int) -> None:
+        """Enters the pods and reserve pods of a row, of which none is entered."""
+        ledger = self._cluster.ledger
         on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
         present = [*on_row, *(entry.pod for entry in ledger.reservations.on(row))]
         for pod in sorted(present, key=self._first_choice):
@@ -200,8 +239,10 @@ class ResourceManager(ABC, Generic[T]):
             if row >= 0:
                 self._enter(pod, row)
                 self._cluster.epoch.usage.add(row)
+                self.note_change(row)
         elif row >= 0 and pod.uid in self.there.get(row, ()):
             self._recount(row)  # it may be allocated from another reservation than before
+            self.note_change(row)
 
     # Scheduling
 
@@ -217,6 +258,7 @@ class ResourceManager(ABC, Generic[T]):
             return False
         self.settled[pod.uid] = self.tentative.pop(pod.uid)
         self.chosen[pod.uid] = None
+        self.note_change(pod.row)
         return True
 
     def unsettle(self, pod: PodRecord) -> None:
@@ -254,6 +296,7 @@ class ResourceManager(ABC, Generic[T]):
             self._leave(pod, pod.row)
             self.settled[pod.uid] = found
             self._enter(pod, pod.row)
+            self.note_change(pod.row)
 
     def pass_on(self, uid: str, successor: str) -> None:
         """Makes the allocation of one pod or reservation the final one of another, for when that comes
@@ -301,6 +344,7 @@ class ResourceManager(ABC, Generic[T]):
         if found:
             self.settled[pod.uid] = found
             self.chosen[pod.uid] = None
+            self.note_change(pod.row)
         elif found is not None:
             self.tentative[pod.uid] = found
 

@@ -36,6 +36,7 @@ class AnyManager(Protocol):
 
     active: bool
     lacks: ClassVar[str]
+    changed_rows: dict[int, None]
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None: ...
     def settle(self, pod: PodRecord) -> bool: ...
@@ -49,6 +50,9 @@ class AnyManager(Protocol):
         not count."""
 
     def lost(self, pod: PodRecord) -> bool: ...
+    def note_change(self, row: int) -> None: ...
+    def has_choices(self, row: int) -> bool: ...
+    def choose_again(self, row: int) -> bool: ...
     def withdraw(self, pod: PodRecord, row: int) -> None: ...
     def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool: ...
     def plan_nothing(self, pod: PodRecord, row: int) -> None: ...
@@ -160,6 +164,22 @@ class ResourceManagers:
         if self.awake:
             for manager in self.managers:
                 manager.settle(pod)
+
+    def choose_again(self) -> dict[int, bool]:
+        """Chooses the units of pods that somebody else has bound again, on rows that changed, as a
+        scheduler does that is started now. Returns the rows, and whether such a pod has other units
+        there than before; the plans of Waiting reservations on them must be made again."""
+        found: dict[int, bool] = {}
+        managers = [manager for manager in self.managers if manager.active]
+        changed = {row: None for manager in managers for row in manager.changed_rows}
+        for manager in managers:
+            manager.changed_rows.clear()
+        for row in changed:
+            if any(manager.has_choices(row) for manager in managers):
+                # All of them: devices are chosen from the NUMA nodes of the CPUs.
+                differ = [manager.choose_again(row) for manager in managers]
+                found[row] = any(differ)
+        return found
 
     def forget(self, uid: str) -> None:
         if self.awake:
@@ -307,6 +327,12 @@ class ResourceManagers:
                 self._departed.leaves(pod, row, self._tentative(pod), ledger.undoing)
             elif self._comes_back(pod, row):
                 return
+        self._follow(pod, row, sign)
+        if not (ledger.in_transaction or ledger.undoing):
+            for manager in self.managers:
+                manager.note_change(row)
+
+    def _follow(self, pod: PodRecord, row: int, sign: int) -> None:
         if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominator:
             self._enter_or_leave(pod, row, sign)
             return

@@ -467,6 +467,18 @@ class ReservationCache(ReservationIndex):
         if self.short_of_devices:
             self._devices_came(row)
 
+    def choose_units_again(self) -> None:
+        """Chooses the CPUs and devices of pods that somebody else has bound again, on rows that
+        changed, and plans those of Waiting reservations there. Called once a round."""
+        if not self._managers.awake:
+            return
+        for row, differs in self._managers.choose_again().items():
+            self.waiting.plan(row)
+            self.capacity_freed(row)
+            self._cluster.epoch.usage.add(row)
+            if differs:
+                self._cluster.changed(Change.POD_LEFT)
+
     def taken_from(self, pod: PodRecord) -> list[str]:
         """Whether other pods have ports or volumes of a pod on its row, by name. Reservations that the
         pod matches, on any row, do not count as others."""

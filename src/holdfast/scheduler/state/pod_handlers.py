@@ -408,8 +408,8 @@ class PodHandlers:
         self._nominate(known, "")
         self._cluster.epoch.inputs += 1
         row = self._cluster.open_row(node)
+        known.phase = Phase.ASSIGNED  # nominated pods have no units yet that it may have
         self._ledger.place(known, row)
-        known.phase = Phase.ASSIGNED
         if known.reservation_uid:
             self._reservations.pod_confirmed(known)
         if known.uid in self._reservations.preemption_holds:

@@ -258,6 +258,7 @@ class DeviceManager(ResourceManager[Allocation]):
             found = self._choose(pod, row, None)
         self.settled[pod.uid] = found or had
         self._enter(pod, row)
+        self.note_change(row)
         return bool(found)
 
     # The device manager's part of `ResourceManager`
