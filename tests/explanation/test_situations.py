@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.objects import Raw, node, pod, pod_group, queue, reservation
-from harness.world import World
+from harness.world import START, World
+from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 from holdfast.kube.decoding import WATCHED
@@ -989,8 +990,22 @@ def changed(objects: list[Raw], change: Raw) -> list[Raw]:
             case "delete" | "end":
                 del by_name[key]
             case "patch" if key in by_name:  # the world has no Deployments and Jobs
-                by_name[key] = merged(by_name[key], each["patch"])
+                before, by_name[key] = by_name[key], merged(by_name[key], each["patch"])
+                if key[0] == "Pod" and is_replaced(before["spec"], by_name[key]["spec"]):
+                    by_name[key] = created_now(by_name.pop(key))
     return list(by_name.values())
+
+
+def is_replaced(before: Raw, after: Raw) -> bool:
+    """Whether an API server refuses this change of a pod that has no node: another one is created."""
+    changeable = ("schedulingGates", "tolerations", "nodeName")
+    fixed = [{key: spec[key] for key in spec if key not in changeable} for spec in (before, after)]
+    return fixed[0] != fixed[1]
+
+
+def created_now(raw: Raw) -> Raw:
+    metadata = {key: value for key, value in raw["metadata"].items() if key != "resourceVersion"}
+    return {**raw, "metadata": {**metadata, "creationTimestamp": format_time(START)}}
 
 
 def check(row: Row) -> Report:

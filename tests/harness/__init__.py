@@ -4,7 +4,8 @@
   and CPUs, `claims` those of volumes; `builders` makes typed objects, a field at a time.
 * `strategies` (hypothesis), `choices` and `storage_choices` (any source of choices) make random ones.
 * `driver` feeds a scheduler by hand and shows its decisions; `world` carries them out; `scenarios`
-  plays scenarios in a simulation. `random_events` has what random runs of a world share.
+  plays scenarios in a simulation, and `followed_advice` what `explain` advises there. `random_events`
+  has what random runs of a world share.
 * `embedded_cluster` runs the local cluster step by step and `served_cluster` serves it in a thread;
   `up_thread` and `up_process` run the command `holdfast up`, in a thread and as a process. `apiserver`
   runs its API server alone.

@@ -69,6 +69,9 @@ _SERVER_SIDE = (
     "selfLink",
 )
 """Metadata that the API server writes."""
+_CHANGEABLE = {"nodeName", "schedulingGates", "tolerations", "activeDeadlineSeconds"}
+"""What may change in the spec of a pod: the scheduler binds it, gates are removed, and tolerations are
+added."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -159,12 +162,59 @@ def _apply(snapshot: ClusterSnapshot, change: ObjectChange) -> Callable[[], None
         after = change.body
     elif change.operation == PATCH and before is not None:
         after = merge_patch(before, change.body)
+    is_new = info is POD and _is_new_pod(snapshot, before, change)
+    after = _created_now(snapshot, after) if is_new and after is not None else after
     _replace(snapshot, info, key, before, after)
+    restore = _moved_to_the_end(snapshot, key) if is_new else lambda: None
 
     def revert() -> None:
         _replace(snapshot, info, key, after, before)
+        restore()
 
     return revert
+
+
+def _is_new_pod(snapshot: ClusterSnapshot, before: Raw | None, change: ObjectChange) -> bool:
+    """Whether the pod is another one than before. Pods that are yet to be created are changed in their
+    manifest."""
+    if snapshot.is_hypothetical or change.operation == DELETE:
+        return False
+    if before is None:
+        return change.operation == CREATE and not _node(change.body)
+    return is_replaced(before, change)
+
+
+def is_replaced(pod: Raw, change: ObjectChange) -> bool:
+    """Whether the patch of a pod without a node is made by another pod in its place: its controller
+    creates that one, or the API server does not let the field change."""
+    before, after = pod["spec"], merge_patch(pod, change.body)["spec"]
+    if change.operation != PATCH or _node(after):
+        return False
+    if change.follows:
+        return bool(before != after)
+    kept = all(each in (after.get("tolerations") or ()) for each in before.get("tolerations") or ())
+    fields = (before.keys() | after.keys()) - _CHANGEABLE
+    return not kept or any(before.get(field) != after.get(field) for field in fields)
+
+
+def _created_now(snapshot: ClusterSnapshot, raw: Raw) -> Raw:
+    metadata = {key: each for key, each in raw["metadata"].items() if key != "resourceVersion"}
+    return {**raw, "metadata": {**metadata, "creationTimestamp": format_time(snapshot.now)}}
+
+
+def _moved_to_the_end(snapshot: ClusterSnapshot, key: tuple[str, str]) -> Callable[[], None]:
+    """Gives the pod the place of a new one in the scheduling queue; returns what undoes that."""
+    pod = snapshot.cluster.pod(*key)
+    if pod is None:  # it is invalid for the scheduler
+        return lambda: None
+    before = pod.created, pod.first_seen, pod.queued_since
+    pod.created = format_time(snapshot.now)
+    pod.first_seen = pod.queued_since = snapshot.now
+
+    def restore() -> None:
+        pod.created, pod.first_seen, pod.queued_since = before
+
+    return restore
 
 
 def _scheduler(raw: Raw | None) -> str | None:

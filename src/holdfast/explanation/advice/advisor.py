@@ -26,6 +26,7 @@ from holdfast.explanation.facts.other_pods import (
     Fitting,
     replicas_that_start,
     siblings,
+    taker_names,
     takers_text,
     uncreated_replicas,
 )
@@ -37,6 +38,7 @@ from holdfast.explanation.facts.own_starts import (
     start_of,
 )
 from holdfast.explanation.facts.pod_owners import workload_text
+from holdfast.explanation.facts.replaced_pods import replaced
 from holdfast.explanation.facts.workload_dry_runs import (
     WorkloadParts,
     all_replaced,
@@ -121,6 +123,8 @@ class Advisor:
         """The changes that help, those made together as one."""
         self.takers: dict[str, None] = {}
         """Facts about pods that are tried before it, and take the capacity that a change frees."""
+        self.lost_holds: dict[str, None] = {}
+        """Facts about pods that take what is held for it, if another pod takes its place."""
         self.never_starts = False
         """Whether enough capacity is expected to be free, but it does not start by the forecast."""
         self.too_late: list[float] = []
@@ -354,7 +358,7 @@ class Advisor:
             return Start(nodes, f"it fits {few(nodes, _NODES)}"), None
         unchanged = self._unchanged
         with ExitStack() as stack:
-            stack.enter_context(applied(snapshot, change.objects))
+            before = stack.enter_context(replaced(snapshot, change.objects))
             stack.enter_context(at_time(snapshot, change.until))
             is_pod = not isinstance(goal, Subject) or goal.info is POD
             if is_pod and change.until is None:
@@ -362,7 +366,9 @@ class Advisor:
             if change.until is not None and self._is_too_late(change.until):
                 return NO_START, None
             start = (start_of if counts_evictions else fitting_start)(snapshot, goal)
-            if start.text and not start.nodes:
+            if not start.nodes and before:
+                self.lost_holds[self._lost_hold_text(before)] = None
+            elif start.text and not start.nodes:
                 self.takers[start.text] = None
             if self._parts is not None and not start.nodes and workload_text(change):
                 return self._start_without_others(self._parts), None
@@ -379,6 +385,14 @@ class Advisor:
         if start.nodes or fitting.is_all:
             return start._replace(nodes=start.nodes or fitting.nodes), fitting
         return start, None
+
+    def _lost_hold_text(self, takers: list[Subject]) -> str:
+        """Who has what was held for the pod that is replaced."""
+        pods = [pod for each in takers if (pod := each.record(self.snapshot)) is not None]
+        nodes = sorted({self.snapshot.cluster.nodes.name(pod.row) for pod in pods if pod.row >= 0})
+        names = taker_names(self.snapshot, pods)
+        take = f"{few(names, _NODES)} {plural(len(names), 'takes', 'take')} {few(nodes, _NODES)}"
+        return f"the starvation hold of a pod ends if another one takes its place: {take} first"
 
     def _start_without_others(self, parts: WorkloadParts) -> Start:
         """How it would start if no other pods of its workload were there, which a smaller one, or one

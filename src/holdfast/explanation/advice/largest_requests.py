@@ -13,9 +13,10 @@ from holdfast.api.names import MEMORY
 from holdfast.explanation.advice.advisor import Advisor, actions_of, edits_pod
 from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.capacity import missing_on, requested
+from holdfast.explanation.facts.replaced_pods import released_holds
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.pod_sizes import SMALLEST_SHARE
-from holdfast.explanation.repairs.repair import Repair, released_holds
+from holdfast.explanation.repairs.repair import Repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS

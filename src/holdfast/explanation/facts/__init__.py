@@ -24,6 +24,7 @@ pod_owners             the workloads that pods were made from
 preemption_limits      why a pod does not preempt others
 reclaimed_capacity     what is reclaimed from other queues, or why nothing is
 rehearsed_rounds       what a round does with other pods before a pod or gang is tried
+replaced_pods          pods whose spec changes, and who has what was held for them
 running_pods           a pod that has a node: waiting containers, a resize that is not made
 workload_dry_runs      what controllers and scheduler make of a workload after a change
 """

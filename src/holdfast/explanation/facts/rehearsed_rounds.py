@@ -6,7 +6,7 @@ Otherwise pods are tried one after the other, in the order of the scheduling que
 it fits, or preempts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from holdfast.explanation.facts.played_rounds import (
@@ -72,7 +72,7 @@ def started_before(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[PodRe
         if is_played(snapshot):
             yield _made(snapshot, steps_before(snapshot, goal), stack)
         else:
-            yield list(_rehearsed(snapshot, goal, stack))
+            yield list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=False), stack))
 
 
 @contextmanager
@@ -83,7 +83,19 @@ def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Pod
         if is_played(snapshot):
             yield _made(snapshot, steps_of_others(snapshot, goal), stack)
         else:
-            yield list(_rehearsed(snapshot, goal, stack, is_whole=True))
+            yield list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=True), stack))
+
+
+@contextmanager
+def started(snapshot: ClusterSnapshot, without: Container[str]) -> Iterator[list[PodRecord]]:
+    """Places all that would start in a round but the pods with these uids, until the end of the
+    block."""
+    with ExitStack() as stack:
+        if is_played(snapshot):
+            yield _made(snapshot, steps_of_all(snapshot, without), stack)
+        else:
+            pods = [pod for pod in _pending(snapshot) if pod.uid not in without]
+            yield list(_rehearsed(snapshot, pods, stack))
 
 
 @contextmanager
@@ -185,10 +197,10 @@ def _made(snapshot: ClusterSnapshot, steps: list[PlayedStep], stack: ExitStack) 
 
 
 def _rehearsed(
-    snapshot: ClusterSnapshot, goal: Goal, stack: ExitStack, is_whole: bool = False
+    snapshot: ClusterSnapshot, pods: list[PodRecord], stack: ExitStack
 ) -> Iterator[PodRecord]:
     refused = set[int]()
-    for pod in _others(snapshot, goal, is_whole)[:_MOST_TRIED]:
+    for pod in pods[:_MOST_TRIED]:
         if pod.cls.id in refused:
             continue
         those = stack.enter_context(placed(snapshot, [pod]))
@@ -204,22 +216,27 @@ def _others(snapshot: ClusterSnapshot, goal: Goal, is_whole: bool) -> list[PodRe
     pod = first_pod(snapshot, goal)
     if pod is None:
         return []
-    scheduler, queue, owners = (
-        snapshot.scheduler,
-        snapshot.scheduler.queue,
-        same_workload(snapshot, pod),
-    )
+    queue, owners = snapshot.scheduler.queue, same_workload(snapshot, pod)
+    return [
+        each
+        for each in _pending(snapshot)
+        if each is not pod
+        and (is_whole or queue.comes_before(each, pod))
+        and not any(owner.controller and owner.uid in owners for owner in each.cls.owners)
+    ]
+
+
+def _pending(snapshot: ClusterSnapshot) -> list[PodRecord]:
+    """The pods and reservations that a round tries, in its order."""
+    scheduler, queue = snapshot.scheduler, snapshot.scheduler.queue
     found = [
         each
         for each in queue.waiting()
-        if each is not pod
-        and each.row < 0
-        and (is_whole or queue.comes_before(each, pod))
+        if each.row < 0
         and not each.gates
         and not each.deletion_pending
         and scheduler.profile_of(each.scheduler) is not None
         and planned_of(snapshot, each) is None
-        and not any(owner.controller and owner.uid in owners for owner in each.cls.owners)
         and not _has_started(snapshot, each)
     ]
     return sorted(found, key=queue.sort_key)

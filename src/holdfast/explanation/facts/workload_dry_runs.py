@@ -20,6 +20,7 @@ from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.facts.rehearsed_rounds import placed_among_others
+from holdfast.explanation.facts.replaced_pods import hold_deletion
 from holdfast.explanation.verdicts import Subject, at_time
 from holdfast.kube.object_client import Raw
 from holdfast.local.clock import ComponentTimers
@@ -357,6 +358,10 @@ class _DryRun(WorkloadControllers):
         parts, snapshot = self._parts, self._snapshot
         others = [each for each in change.objects if not self._is_left_to_controllers(each)]
         deleted = {each.name for each in others if each.info is POD and each.operation == DELETE}
+        for raw in parts.now:
+            hold = list(hold_deletion(snapshot, raw))
+            is_gone = raw["metadata"]["name"] in deleted
+            others = [*(each for each in others if each not in hold), *(hold if is_gone else ())]
         self._stack.enter_context(applied(snapshot, others))
         known = {raw["metadata"].get("uid") for raw in parts.pods}
         is_later = bool(change.objects) and change.until is None
@@ -439,7 +444,8 @@ class _DryRun(WorkloadControllers):
         key, before, after = change.key, change.before, change.after
         if key[:2] == ("", "Pod") and after is None:
             assert before is not None
-            self._apply(*_ended(self._snapshot, before), *_own_claims(self._snapshot, before))
+            snapshot, hold = self._snapshot, hold_deletion(self._snapshot, before)
+            self._apply(*hold, *_ended(snapshot, before), *_own_claims(snapshot, before))
         elif after is not None and key[:2] == ("", "Pod"):
             for claim in ephemeral_claims(self._snapshot, after):
                 self._apply(*provisioned(self._snapshot, claim))

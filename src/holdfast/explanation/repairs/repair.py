@@ -2,7 +2,7 @@
 of its job that are like it, and in the template of its workload. Whether a change helps is for `advice`
 to find out."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from holdfast.api.names import MIGRATION_JOB
 from holdfast.api.plurals import plural
 from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.pod_owners import IMMUTABLE, as_written, workload_of
+from holdfast.explanation.facts.replaced_pods import released_holds
 from holdfast.explanation.repairs.kept_pods import keeps_pods
 from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.report import few
@@ -23,7 +24,6 @@ from holdfast.snapshot.cluster_changes import (
     ClusterChange,
     ObjectChange,
     create,
-    delete,
     patch,
 )
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
@@ -80,16 +80,6 @@ def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> lis
             found[workload.name] = workload.change(template)
         pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
     return [*released_holds(snapshot, pods), *found.values(), *pods]
-
-
-def released_holds(snapshot: ClusterSnapshot, edits: Iterable[ObjectChange]) -> Iterator[ObjectChange]:
-    """The deletion of the starvation holds of pods whose spec is changed. That is done by pods in their
-    place, and the scheduler deletes the holds of those that are gone."""
-    for each in edits:
-        pod = snapshot.cluster.pod(each.namespace, each.name)
-        hold = snapshot.cluster.reservations.starvation_holds.of(pod) if pod is not None else None
-        if hold is not None:
-            yield delete(RESERVATION, hold.name)._replace(follows=True)
 
 
 def edits_migration(snapshot: ClusterSnapshot, change: ObjectChange) -> bool:

@@ -196,7 +196,8 @@ def takers_details(advisor: Advisor) -> list[str]:
     """Who takes the capacity that changes free, unless waiting for more is advised."""
     if any("Wait" in each.change["actions"] for each in advisor.advice):
         return []
-    found = [f"once capacity is free, {each}" for each in list(advisor.takers)[:1]]
+    found = [*list(advisor.lost_holds)[:1]]
+    found += [f"once capacity is free, {each}" for each in list(advisor.takers)[:1]]
     if advisor.never_starts and not found:
         found.append("once capacity is free, other pending pods take it: see `holdfast when`")
     return found

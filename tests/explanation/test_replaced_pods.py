@@ -1,0 +1,88 @@
+"""Smaller requests for pods with starvation holds: others start with what was held before the new pods
+exist, and a rolling update keeps the old pods with their holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.followed_advice import Situation
+from harness.objects import Raw, gang, node, pod, pod_group
+
+STARVING = 51 * 3600.0 + 60
+"""Two days are the threshold, and there are holds for three hours then."""
+FULL = [node("n1", 4), pod("x1", 2, runs_for="60h"), pod("x2", 2, runs_for="50h")]
+"""2 of 4 cpu are free since an hour."""
+SMALL = pod("small", 2, at="51h")
+LOST = "the starvation hold of a pod ends if another one takes its place: default/small takes n1 first"
+END_X1 = "end pod default/x1 (priority 0) on n1; then it fits n1"
+
+
+def made_of(kind: str, cpu: str) -> Raw:
+    template: Raw = {"metadata": {"labels": {"app": "big"}}, "spec": pod("big", cpu)["spec"]}
+    spec: Raw = {"template": template}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    else:
+        spec |= {"replicas": 1, "selector": {"matchLabels": {"app": "big"}}}
+    metadata = {"name": "big", "annotations": {"sim.holdfast.io/at": "1s"}}
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+BIG = pod("big", 4, at="1s")
+GANG = [pod_group("big", 2, at="1s"), *gang("big", 2, 2, at="1s")]
+HELD = {
+    "pod": ("Pod", [BIG]),
+    "Job": ("Job", [made_of("Job", "4")]),
+    "Deployment": ("Deployment", [made_of("Deployment", "4")]),
+    "gang": ("PodGroup", GANG),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_smaller_pod_loses_what_is_held_to_others(name: str) -> None:
+    kind, objects = HELD[name]
+    situation = Situation(*FULL, *objects, SMALL, at=STARVING)
+    report = situation.report(kind, "big")
+    assert LOST in report.details
+    (only,) = report.advice
+    assert only.text == END_X1
+    nodes = situation.followed(only)
+    assert all(nodes[each] == "n1" for each in nodes if each.startswith("big")), nodes
+
+
+def test_higher_priority_does_not_help_while_the_new_pod_does_not_exist() -> None:
+    urgent = pod("big", 4, at="1s", priority=10, preemptionPolicy="Never")
+    situation = Situation(*FULL, urgent, SMALL, at=STARVING)
+    report = situation.report("Pod", "big")
+    assert [each.text for each in report.advice] == [END_X1]
+    assert LOST in report.details
+
+
+@pytest.mark.parametrize("name", ["pod", "Job", "gang"])
+def test_without_others_the_new_pod_has_what_was_held(name: str) -> None:
+    kind, objects = HELD[name]
+    situation = Situation(*FULL, *objects, at=STARVING)
+    first = situation.report(kind, "big").advice[0]
+    assert first.text.startswith("request at most ")
+    nodes = situation.followed(first)
+    assert all(nodes[each] == "n1" for each in nodes if each.startswith("big")), nodes
+
+
+def test_a_rolling_update_keeps_the_hold_of_the_old_pod() -> None:
+    situation = Situation(*FULL, made_of("Deployment", "4"), at=STARVING)
+    (only,) = situation.report("Deployment", "big").advice
+    assert only.text == (
+        "request at most 2 cpu instead of 4, in the template of Deployment big, and set maxUnavailable "
+        "of its rolling update to 1, so that old pods may end first; then it fits n1"
+    )
+    assert sorted(situation.followed(only).values()) == ["n1", "n1"]
+
+
+def test_an_older_pod_is_tried_before_a_new_one() -> None:
+    """Both need what ends; the one that is made smaller is no longer the first."""
+    objects = [node("n1", 4), pod("x", 4), pod("p", 5, at="10s"), pod("q", 3, at="20s")]
+    situation = Situation(*objects)
+    report = situation.report("Pod", "p")
+    for each in report.advice:
+        assert situation.followed(each)["p"], each.text
