@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.device_objects import device, gpu
 from harness.objects import Raw, node, pod
 from harness.scenarios import Played, actions, condition, play, step
 from holdfast.api.times import format_time
@@ -390,6 +391,48 @@ def test_late_reservations_leave_a_starvation_hold_its_node_while_others_are_as_
     assert [node_of(played, f"w{i}") for i in range(3)] == at
     if "n0" not in at:
         assert played.bound()["starving"] == (50 * 60, "n0")
+
+
+def template_of(raw: Raw) -> Raw:
+    """The pod spec of a pod or a reservation."""
+    spec: Raw = raw["spec"]["template"]["spec"] if raw["kind"] == "Reservation" else raw["spec"]
+    return spec
+
+
+def wants_gpus(raw: Raw, count: int) -> None:
+    template_of(raw)["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = str(count)
+
+
+def wants_port(raw: Raw) -> None:
+    template_of(raw)["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+
+
+def wants_disk(raw: Raw) -> None:
+    template_of(raw)["volumes"] = [{"name": "v", "gcePersistentDisk": {"pdName": "disk"}}]
+
+
+@pytest.mark.parametrize("restart", [None, 25, 31])
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize("wanted", ["GPUs", "port", "disk"])
+def test_a_late_reservation_gets_what_a_starvation_hold_waits_for(
+    wanted: str, hold: str, restart: int | None
+) -> None:
+    """Of two GPUs `run` has one, and `starving` needs both. At the start of `w` no node passes its node
+    selector; the restart comes before one does, or after."""
+    given = [node("n0", 12), pod("run", 8, runs_for="50m"), pod("starving", 6)]
+    late = window("w", 20, 1, pod={"nodeSelector": {"disk": "ssd"}})
+    if wanted == "GPUs":
+        for raw, count in ((given[1], 1), (given[2], 2), (late, 1)):
+            wants_gpus(raw, count)
+        given.append(device("n0", gpu(0), gpu(1)))
+    else:
+        for raw in (given[2], late):
+            wants_port(raw) if wanted == "port" else wants_disk(raw)
+    labelled = {"kind": "Node", "name": "n0", "merge": {"metadata": {"labels": {"disk": "ssd"}}}}
+    config = actions("allocate", "backfill", **STARVES, hold=hold)
+    later = [step("30m", patch=labelled), *restart_at(restart)]
+    played = play(given, late, later, config=config, until=HOUR)
+    assert starts(played, "w")[-1] == (30 * 60, "Available")
 
 
 @pytest.mark.parametrize(("free", "at"), [(3, "n0"), (8, "n1")])

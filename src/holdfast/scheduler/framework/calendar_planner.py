@@ -79,8 +79,6 @@ class CalendarPlanner:
         """The plans for which it matters what happens on other nodes than their own."""
         self._next_end = math.inf
         """When an expectation about a planned node may turn out wrong."""
-        self._late: dict[str, None] = {}
-        """The uids of reservations that had no node at their start."""
         self._late_seen: Hashable = None
         """What it depends on whether those start that the queue has no node for."""
         self._next_release = math.inf
@@ -92,7 +90,7 @@ class CalendarPlanner:
     def is_needed(self) -> bool:
         """Whether there are plans, late reservations, or started ones for which pods are evicted."""
         preempting = self._cluster.reservations.waiting.preempting
-        return bool(self._calendar) or bool(preempting) or bool(self._late)
+        return bool(self._calendar) or bool(preempting) or bool(self._calendar.late_uids)
 
     def next_timer(self) -> float | None:
         """The next start, or begin of draining; or when a pod on a planned node should have ended."""
@@ -206,7 +204,6 @@ class CalendarPlanner:
             if not has_started and not self._start_with_late(members, now):
                 for planned in members:
                     self._calendar.note_late(planned.reservation)
-                    self._late[planned.reservation.uid] = None
                     if planned.reservation.pod is not None:
                         self._pending(planned.reservation.pod)
                     decisions.append(_event(planned, MISSED, _why_missed(planned), "Warning"))
@@ -244,7 +241,7 @@ class CalendarPlanner:
     def _start_late(self, now: float) -> bool:
         """Starts late reservations that the queue has no node for, as if they were due now; whether it
         did. The queue takes them for pods that never end, and lets them wait for no ports and disks."""
-        units = self._rejected_late(now) if self._late else []
+        units = self._rejected_late(now) if self._calendar.late_uids else []
         if not units:
             self._next_release = math.inf
             return False
@@ -280,10 +277,10 @@ class CalendarPlanner:
     def _rejected_late(self, now: float) -> list[list[PlannedReservation]]:
         """The late reservations that the queue found no node for, gangs as a whole."""
         known, found = self._cluster.reservations.known, []
-        for uid in list(self._late):
+        for uid in list(self._calendar.late_uids):
             late = known.get(uid)
             if late is None or late.pod is None or late.is_planned or late.pod.phase is Phase.ASSIGNED:
-                del self._late[uid]
+                del self._calendar.late_uids[uid]
                 continue
             job = self._cluster.jobs.of(late.pod)
             queued = late.pod if job is None else job.leader

@@ -88,6 +88,8 @@ class Calendar:
         self.late: set[int] = set()
         """The classes of reserve pods that had no node at their start, and are pending; of those with
         volumes also the classes without, whose columns they share."""
+        self.late_uids: dict[str, None] = {}
+        """The uids of these reservations; some of them may have a node meanwhile, or be gone."""
         cluster.classes.on_dropped.append(lambda cls: self.late.discard(cls.id))
         self.revision = 0
         """Changes with the calendar: a reservation is added, removed or changed, or gets another
@@ -154,6 +156,7 @@ class Calendar:
     def note_late(self, reservation: ReservationInfo) -> None:
         """Notes that a reservation had no node at its start."""
         pod = reservation.pod
+        self.late_uids[reservation.uid] = None
         if pod is not None and pod.cls.id not in self.late:
             classes = pod.cls, pod.cls.without_volumes
             self.late.update(cls.id for cls in classes if cls is not None)
