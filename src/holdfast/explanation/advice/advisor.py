@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
@@ -50,6 +51,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     unchanged_run,
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
+from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import Advice, few
@@ -78,6 +80,8 @@ class _Ranked(NamedTuple):
     at: int
     """The order in which it was found."""
     advice: Advice
+    sizes: Sizes = MappingProxyType({})
+    """The most that is requested, by resource, if nothing else is changed."""
 
     @property
     def actions(self) -> Actions:
@@ -86,6 +90,19 @@ class _Ranked(NamedTuple):
     @property
     def ends_pods(self) -> bool:
         return self.cost >= _rank_of(EVICT)
+
+    def asks_less_than(self, other: "_Ranked") -> bool:
+        """Whether it makes requests of the same pods smaller that the other one leaves larger."""
+        if not self.sizes or not other.sizes or self.sizes == other.sizes:
+            return False
+        edited = [
+            [(each["kind"], each["namespace"], each["name"]) for each in one.advice.change["objects"]]
+            for one in (self, other)
+        ]
+        return edited[0] == edited[1] and all(
+            name in self.sizes and self.sizes[name][1] <= then
+            for name, (_, then) in other.sizes.items()
+        )
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -140,9 +157,11 @@ class Advisor:
     def advice(self) -> list[Advice]:
         """The best few, cheapest first; after them, other kinds of change with which some pods of the
         workload start. Ending pods is left out where another change helps as many pods, combinations
-        of changes where one change helps, and changes that another advice makes too."""
+        of changes where one change helps, smaller requests where larger ones help, and changes that
+        another advice makes too."""
         helping = self._found.values()
         ranked = _in_order([each for each in helping if not each.ends_pods] or helping)
+        ranked = [each for each in ranked if not any(map(each.asks_less_than, ranked))]
         kinds = {each.actions for each in ranked}
         best: dict[Actions, _Ranked] = {}
         partial = sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank))
@@ -231,7 +250,9 @@ class Advisor:
         if "EndPods" in change.actions and isinstance(self.goal, Subject) and not start.evicts:
             result += replacements_text(self.snapshot, change, self.goal, nodes[0])
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
-        ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
+        sizes = repairs[-1].sizes if len(repairs) == 1 else {}
+        at = len(self._found) + len(self._partial)
+        ranked = _Ranked(cost, _lost(repairs), at, advice, sizes)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
             if is_single and repairs[-1].sizes:
