@@ -202,12 +202,8 @@ def test_waiting_is_not_advised_if_another_pod_takes_what_becomes_free() -> None
     assert [each.change["actions"] for each in alone.advice] == [["Wait"]]
 
 
-@pytest.mark.parametrize(
-    ("filled", "ends"),
-    [("7", "1h"), ("4", "1h"), ("4", "6h")],
-    ids=["it starts earlier", "it starts earlier beside idle capacity", "it starts on the other node"],
-)
-def test_a_pod_with_a_starvation_hold_elsewhere_takes_nothing(filled: str, ends: str) -> None:
+def starving() -> list[Raw]:
+    """A pod with a starvation hold on n1."""
     held = reservation(
         "held",
         "8",
@@ -217,6 +213,15 @@ def test_a_pod_with_a_starvation_hold_elsewhere_takes_nothing(filled: str, ends:
         ttl="0",
     )
     held["status"] = {"phase": "Waiting", "nodeName": "n1"}
+    return [held, pod("big", "8", metadata={"creationTimestamp": "2025-12-30T00:00:00Z"})]
+
+
+@pytest.mark.parametrize(
+    ("filled", "ends"),
+    [("7", "1h"), ("4", "1h"), ("4", "6h")],
+    ids=["it starts earlier", "it starts earlier beside idle capacity", "it starts on the other node"],
+)
+def test_a_pod_with_a_starvation_hold_elsewhere_takes_nothing(filled: str, ends: str) -> None:
     report = as_they_are(
         "Pod",
         "p",
@@ -224,13 +229,39 @@ def test_a_pod_with_a_starvation_hold_elsewhere_takes_nothing(filled: str, ends:
         node("n2", cpu="8"),
         full("a", filled, "n1", metadata=annotated(**{ESTIMATE: ends})),
         full("b", "6", "n2", metadata=annotated(**{ESTIMATE: "2h"})),
-        held,
-        pod("big", "8", metadata={"creationTimestamp": "2025-12-30T00:00:00Z"}),
+        *starving(),
         pod("p", "3"),
     )
     assert not any("is tried before it" in each for each in report.details)
     waits = [each.text for each in report.advice if each.change["actions"] == ["Wait"]]
     assert waits == ["wait 2h, until 2026-01-01T02:00:00Z: pod default/b should end on n2"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "cordoned", "fits"),
+    [
+        ("", ["8"], "it fits n1"),
+        ("Job", ["8"], "1 of 2 pods fits: n1"),
+        ("ReplicaSet", ["8"], "1 of 2 pods fits: n1"),
+        ("Job", ["8", "4"], "both pods fit: n1, n3"),
+        ("ReplicaSet", ["8", "4"], "both pods fit: n1, n3"),
+    ],
+)
+def test_what_was_held_for_a_pod_is_free_once_it_has_started(
+    owner: str, cordoned: list[str], fits: str
+) -> None:
+    """It takes all of n2, before the others are tried."""
+    more: Raw = {"metadata": owned(owner, "web")} if owner else {}
+    pods = [pod(f"p{at}" if at else "p", "4", **more) for at in range(2 if owner else 1)]
+    made_by = [selected(workload(owner, "web", 2, cpu="4"))] if owner else []
+    for raw in pods:
+        raw["metadata"] = {**raw["metadata"], "creationTimestamp": "2025-12-31T00:00:00Z"}
+    nodes = [node(f"n{at}", cpu=cpu, unschedulable=True) for at, cpu in enumerate(cordoned, 2)]
+    first, *_ = as_they_are(
+        "Pod", "p", N1, full("x", "4", "n1"), *nodes, *starving(), *made_by, *pods
+    ).advice
+    names = " ".join(each["metadata"]["name"] for each in nodes)
+    assert first.text.endswith(f"(kubectl uncordon {names}); then {fits}")
 
 
 def test_a_reservation_that_preempts_another_one_says_so() -> None:

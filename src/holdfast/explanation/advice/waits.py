@@ -23,7 +23,7 @@ from holdfast.explanation.facts.expected_ends import (
 )
 from holdfast.explanation.facts.other_pods import taker_names
 from holdfast.explanation.facts.own_reservations import waiting_for
-from holdfast.explanation.facts.rehearsed_rounds import started_before
+from holdfast.explanation.facts.rehearsed_rounds import ended_holds, started_before
 from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair
 from holdfast.explanation.report import few
@@ -255,11 +255,14 @@ def _wait_behind(advisor: Advisor, pod: PodRecord) -> Repair | None:
                 with started_before(snapshot, goal) as others:
                     starts = [_start_on_node(snapshot, each) for each in others]
                     first_started |= dict.fromkeys(taker_names(snapshot, others))
+                    released = ended_holds(snapshot, others)
                 for change, end in starts:
                     stack.enter_context(applied(snapshot, [change]))
                     made.append(change)
                     if end is not None:
                         insort(coming, end)
+                stack.enter_context(applied(snapshot, released))
+                made += released
                 then = available_reservations(snapshot)
                 with applied(snapshot, then):
                     is_enough = bool(ended and starts_on(snapshot, goal))

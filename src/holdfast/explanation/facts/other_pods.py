@@ -7,7 +7,7 @@ from typing import NamedTuple
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.created_claims import claims_of_new_pod, ephemeral_claims, provisioned
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
-from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed, started_before
+from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed_among_others, started_before
 from holdfast.explanation.phrases import job_text, pod_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Goal, Subject, starts_on
@@ -143,7 +143,9 @@ def replicas_that_start(
         there = sum(pod is not None and pod.row >= 0 for pod in found)
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
         pods.sort(key=snapshot.scheduler.queue.sort_key)
-        with placed(snapshot, pods, backfilled=True) as started:
+        if not pods:
+            return Fitting(0, 0, [], there, there)
+        with placed_among_others(snapshot, pods) as (_, started):
             nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
             running = there + len(started)
             return Fitting(len(started), len(pods), nodes, running, running)
@@ -193,23 +195,22 @@ def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
 def takers_text(snapshot: ClusterSnapshot, goal: Goal) -> str:
     """`default/old is tried before it and takes n1`, if the pod or gang would start now but for
     those; empty if it would start beside them."""
-    of = snapshot.cluster.reservations.starvation_holds.of
-    before, pod = set(starts_on(snapshot, goal)), first_pod(snapshot, goal)
+    return starts_beside(snapshot, goal, starts_on(snapshot, goal))[1]
+
+
+def starts_beside(snapshot: ClusterSnapshot, goal: Goal, alone: list[str]) -> tuple[list[str], str]:
+    """The nodes on which the pod or gang starts, of which it alone would start on these, beside those
+    that are tried before it; or who takes them."""
+    pod = first_pod(snapshot, goal)
     own = pod.job if pod is not None else None
     with started_before(snapshot, goal) as others:
-        if not others or starts_on(snapshot, goal):
-            return ""
+        nodes = starts_on(snapshot, goal) if others else alone
+        if nodes or not others:
+            return nodes, ""
         name = snapshot.cluster.nodes.name
         rivals = [each for each in others if each.job is None or each.job != own] or others
-        takers = [each for each in rivals if name(each.row) in before] or rivals
-        text = tried_before_text(snapshot, takers, sorted({name(each.row) for each in takers}))
-        holds = [hold for each in others if (hold := of(each)) is not None]
-    # Once these have nodes, what was held for them is free.
-    released = [delete(RESERVATION, hold.name) for hold in holds]
-    if not holds:
-        return text
-    with applied(snapshot, released), started_before(snapshot, goal):
-        return "" if starts_on(snapshot, goal) else text
+        takers = [each for each in rivals if name(each.row) in alone] or rivals
+        return [], tried_before_text(snapshot, takers, sorted({name(each.row) for each in takers}))
 
 
 def tried_before_text(snapshot: ClusterSnapshot, pods: list[PodRecord], nodes: list[str]) -> str:

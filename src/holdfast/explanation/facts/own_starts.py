@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.plurals import plural
-from holdfast.explanation.facts.other_pods import taker_names, takers_text, tried_before_text
+from holdfast.explanation.facts.other_pods import (
+    starts_beside,
+    taker_names,
+    takers_text,
+    tried_before_text,
+)
 from holdfast.explanation.facts.played_rounds import (
     PREEMPTED,
     RECLAIMED,
@@ -66,9 +71,9 @@ def fitting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:
     if _is_played(snapshot, goal):
         start = _played_start(snapshot, goal)
         return Start([]) if start.evicts else start
-    nodes = starts_on(snapshot, goal)
-    takers = takers_text(snapshot, goal) if nodes else ""
-    return Start([], takers) if takers or not nodes else _fitting(nodes)
+    alone = starts_on(snapshot, goal)
+    nodes, takers = starts_beside(snapshot, goal, alone) if alone else ([], "")
+    return _fitting(nodes) if nodes else Start([], takers)
 
 
 def evicting_start(snapshot: ClusterSnapshot, goal: Goal) -> Start:

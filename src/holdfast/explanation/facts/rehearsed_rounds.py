@@ -6,7 +6,7 @@ Otherwise pods are tried one after the other, in the order of the scheduling que
 it fits, or preempts.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from holdfast.explanation.facts.played_rounds import (
@@ -23,7 +23,8 @@ from holdfast.explanation.verdicts import Goal, Subject, planned_of, profile_for
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_cycle import Statement
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, delete
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _MOST_TRIED = 200
 
@@ -68,34 +69,66 @@ def first_pod(snapshot: ClusterSnapshot, goal: Goal) -> PodRecord | None:
 def started_before(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[PodRecord]]:
     """Places those that are tried before the pod or gang, if they would start, until the end of the
     block. Before a member that its gang does not need, these are also members of the gang."""
-    with ExitStack() as stack:
+
+    def start(stack: ExitStack) -> list[PodRecord]:
         if is_played(snapshot):
-            yield _made(snapshot, steps_before(snapshot, goal), stack)
-        else:
-            yield list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=False), stack))
+            return _made(snapshot, steps_before(snapshot, goal), stack)
+        return list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=False), stack))
+
+    with _holds_released(snapshot, start) as found:
+        yield found
 
 
 @contextmanager
 def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[PodRecord]]:
     """Places all others that would start in a round, also those that are tried after the pod or gang,
     until the end of the block."""
-    with ExitStack() as stack:
+
+    def start(stack: ExitStack) -> list[PodRecord]:
         if is_played(snapshot):
-            yield _made(snapshot, steps_of_others(snapshot, goal), stack)
-        else:
-            yield list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=True), stack))
+            return _made(snapshot, steps_of_others(snapshot, goal), stack)
+        return list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=True), stack))
+
+    with _holds_released(snapshot, start) as found:
+        yield found
 
 
 @contextmanager
 def started(snapshot: ClusterSnapshot, without: Container[str]) -> Iterator[list[PodRecord]]:
     """Places all that would start in a round but the pods with these uids, until the end of the
     block."""
-    with ExitStack() as stack:
+
+    def start(stack: ExitStack) -> list[PodRecord]:
         if is_played(snapshot):
-            yield _made(snapshot, steps_of_all(snapshot, without), stack)
-        else:
-            pods = [pod for pod in _pending(snapshot) if pod.uid not in without]
-            yield list(_rehearsed(snapshot, pods, stack))
+            return _made(snapshot, steps_of_all(snapshot, without), stack)
+        pods = [pod for pod in _pending(snapshot) if pod.uid not in without]
+        return list(_rehearsed(snapshot, pods, stack))
+
+    with _holds_released(snapshot, start) as found:
+        yield found
+
+
+def ended_holds(snapshot: ClusterSnapshot, started: Iterable[PodRecord]) -> list[ObjectChange]:
+    """The end of the starvation holds of pods that start."""
+    of = snapshot.cluster.reservations.starvation_holds.of
+    holds = [hold for pod in started if (hold := of(pod)) is not None]
+    return [delete(RESERVATION, hold.name)._replace(follows=True) for hold in holds]
+
+
+@contextmanager
+def _holds_released(
+    snapshot: ClusterSnapshot, start: Callable[[ExitStack], list[PodRecord]]
+) -> Iterator[list[PodRecord]]:
+    """Those that start, until the end of the block, without their starvation holds, which end then:
+    what these keep on other nodes is free for those that follow."""
+    with ExitStack() as stack:
+        found = start(stack)
+        released = ended_holds(snapshot, found)
+        if released:
+            stack.close()
+            stack.enter_context(applied(snapshot, released))
+            found = start(stack)
+        yield found
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from holdfast.explanation.facts.created_claims import ephemeral_claims, provisio
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
-from holdfast.explanation.facts.rehearsed_rounds import placed_among_others
+from holdfast.explanation.facts.rehearsed_rounds import ended_holds, placed_among_others
 from holdfast.explanation.facts.replaced_pods import hold_deletion
 from holdfast.explanation.verdicts import Subject, at_time
 from holdfast.kube.object_client import Raw
@@ -461,7 +461,7 @@ class _DryRun(WorkloadControllers):
 
     def _place(self) -> bool:
         """Places the pods that have a node now, and others that come first; whether some of its own
-        were placed."""
+        were placed, or may be now."""
         snapshot = self._snapshot
         queue = snapshot.scheduler.queue
         own = [
@@ -481,6 +481,7 @@ class _DryRun(WorkloadControllers):
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
             used = list(self._used_up(pod for pod, _, _ in places))
+            released = ended_holds(snapshot, others)
         for pod, node, annotations in places:
             if pod.reservation is not None:
                 raw = snapshot.find(RESERVATION, pod.name)
@@ -494,8 +495,8 @@ class _DryRun(WorkloadControllers):
                 self._objects.store.update(_key(raw), bound)
             else:
                 self._apply(create(POD, bound))
-        self._apply(*used)
-        return any(pod.uid in names for pod, _, _ in places)
+        self._apply(*used, *released)
+        return bool(released) or any(pod.uid in names for pod, _, _ in places)
 
     def _used_up(self, pods: Iterable[PodRecord]) -> Iterator[ObjectChange]:
         """The end of the reservations for one pod that these are allocated from, which releases what
