@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import DB, NOT_READY, changed, full, on_nodes, snapshot_with
+from explanation.test_situations import (
+    DB,
+    NOT_READY,
+    changed,
+    full,
+    in_default,
+    on_nodes,
+    snapshot_with,
+)
 from harness.objects import Raw, node, pod
 from harness.world import START
 from holdfast.explanation.explainer import explain
@@ -178,3 +186,33 @@ def test_a_pod_that_does_not_fit_its_own_node() -> None:
     assert "closest: n1, short of 1 cpu" in report.details
     assert all("n1" in each.nodes for each in report.advice)
     assert [each.change["actions"][0] for each in report.advice] == ["Resize"]
+
+
+def test_of_pods_pending_for_one_reason_that_is_explained_which_needs_least() -> None:
+    """Ending a pod would help the first one, and a smaller request the second one."""
+    nodes = [node("n1", cpu="2"), node("n2", cpu="2")]
+    pods = [member(name, "1500m", bound=False) for name in ("n1", "n2")]
+    others = [in_default(full("a", "2", "n1")), in_default(full("b", "1", "n2"))]
+    report = explained(daemons(2, cpu="1500m"), *nodes, *others, *pods)
+    assert "what follows is about agent-n2" in report.details
+    assert [each.text for each in report.advice] == [
+        "request at most 1 cpu instead of 1500m, in the template of DaemonSet agent; then 1 of 2 pods "
+        "fits: n2"
+    ]
+
+
+def test_pods_pending_for_different_reasons() -> None:
+    """Each gets advice, and a pod of others ends only where nothing else helps."""
+    nodes = [node("n1", cpu="2", allocatable={"pods": "1"}), node("n2", cpu="2")]
+    pods = [member(name, "1500m", bound=False) for name in ("n1", "n2")]
+    others = [in_default(full("a", "500m", "n1")), in_default(full("b", "1", "n2"))]
+    report = explained(daemons(2, cpu="1500m"), *nodes, *others, *pods)
+    assert report.summary == (
+        "0 of 2 pods have a node. 2 pending, for different reasons; 1 of them: It can only run on n2: "
+        "too little cpu."
+    )
+    assert [each.text for each in report.advice] == [
+        "request at most 1 cpu instead of 1500m, in the template of DaemonSet agent; then 1 of 2 pods "
+        "fits: n2",
+        "end pod default/a (priority 0) on n1; then 1 of 2 pods fits: n1",
+    ]

@@ -67,6 +67,10 @@ class Holder:
     """The object is a reservation for the same owners."""
 
 
+END_PODS = "EndPods"
+"""The action of changes that end pods of others."""
+
+
 @dataclass(slots=True)
 class Advice:
     """A change that makes the object schedulable; the scheduler was asked with the change made."""
@@ -76,6 +80,11 @@ class Advice:
     nodes: list[str]
     """The nodes that are eligible then."""
     verified: bool = True
+
+    @property
+    def ends_pods(self) -> bool:
+        """Whether pods of others have to end for it."""
+        return END_PODS in self.change["actions"]
 
 
 @dataclass(slots=True)

@@ -52,14 +52,14 @@ from holdfast.explanation.facts.workload_dry_runs import (
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.pod_sizes import Sizes
-from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
+from holdfast.explanation.repairs.repair import Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
-from holdfast.explanation.report import Advice, few
+from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
 
-_MOST_ADVICE = 5
+MOST_ADVICE = 5
 _MOST_PARTIAL = 2
 _NODES = 3
 
@@ -89,7 +89,7 @@ class _Ranked(NamedTuple):
 
     @property
     def ends_pods(self) -> bool:
-        return self.cost >= _rank_of(EVICT)
+        return self.advice.ends_pods
 
     def asks_less_than(self, other: "_Ranked") -> bool:
         """Whether it makes requests of the same pods smaller that the other one leaves larger."""
@@ -176,7 +176,7 @@ class Advisor:
         for each in ranked:
             if all(each.advice.change != other.change for other in found):
                 found.append(each.advice)
-        return found[:_MOST_ADVICE]
+        return found[:MOST_ADVICE]
 
     @property
     def is_harmless(self) -> bool:
@@ -243,11 +243,11 @@ class Advisor:
             if is_single:
                 self.insufficient.append(repairs[-1])
             return False
-        cost = sum(_rank_of(each.cost) for each in repairs)
+        cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None and not start.evicts else f"; then {start.text}"
         if fitting is not None:
             nodes, result = fitting.nodes or nodes, self._result(fitting, made)
-        if "EndPods" in change.actions and isinstance(self.goal, Subject) and not start.evicts:
+        if END_PODS in change.actions and isinstance(self.goal, Subject) and not start.evicts:
             result += replacements_text(self.snapshot, change, self.goal, nodes[0])
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         sizes = repairs[-1].sizes if len(repairs) == 1 else {}
@@ -285,7 +285,7 @@ class Advisor:
             nodes, result = fitting.nodes, fitting_text(fitting)
         advice = Advice(f"{wait.text}{result}", wait.change.data(), nodes)
         at = len(self._found) + len(self._partial)
-        ranked = _Ranked(_rank_of(wait.cost), 0.0, at, advice)
+        ranked = _Ranked(10**wait.cost, 0.0, at, advice)
         if fitting is not None and result and not fitting.is_all:
             self._partial[wait.text] = (-fitting.started, ranked)
             return False
@@ -535,11 +535,6 @@ def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:
     for each in sorted(found, key=lambda each: each.at):
         first.setdefault(each.actions, each.at)
     return sorted(found, key=lambda each: (each.cost, first[each.actions], *each.rank))
-
-
-def _rank_of(cost: int) -> int:
-    """By which a change of this cost comes after any combination of cheaper ones."""
-    return int(10**cost)
 
 
 def _lost(repairs: tuple[Repair, ...]) -> float:

@@ -25,7 +25,7 @@ from holdfast.explanation.repairs.smaller_workloads import (
     is_created_again,
     smaller_workloads,
 )
-from holdfast.explanation.report import few
+from holdfast.explanation.report import END_PODS, few
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on
 from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
@@ -159,7 +159,7 @@ def end_of(
         texts.append(
             f"wait until {named_pods(ending)} {plural(len(ending), 'has', 'have')} terminated{where}"
         )
-    return repair(" and ".join(texts), "EndPods", [*ended, *then], EVICT)
+    return repair(" and ".join(texts), END_PODS, [*ended, *then], EVICT)
 
 
 def budget_facts(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[str]:

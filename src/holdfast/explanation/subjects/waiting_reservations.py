@@ -14,7 +14,7 @@ from holdfast.explanation.facts.expected_ends import (
 )
 from holdfast.explanation.phrases import amounts_text, in_time, named_amounts, named_pods
 from holdfast.explanation.repairs.repair import EVICT, WAIT, Repair, edits_migration, repair
-from holdfast.explanation.report import Advice, Report, few
+from holdfast.explanation.report import END_PODS, Advice, Report, few
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts
@@ -201,5 +201,5 @@ def _end_pods(
     for chosen in sets:
         changes = [change for pod in chosen for change in ended_pod(snapshot, pod)]
         if _has_capacity(snapshot, reservation, changes):
-            return repair(f"end {named_pods(chosen)}", "EndPods", changes, EVICT)
+            return repair(f"end {named_pods(chosen)}", END_PODS, changes, EVICT)
     return None

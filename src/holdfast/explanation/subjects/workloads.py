@@ -1,13 +1,14 @@
 """Explains a workload by its pods: how many are placed, and why the others are pending."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
-from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.capacity import missing_node
+from holdfast.explanation.advice.advisor import MOST_ADVICE, Advisor
+from holdfast.explanation.facts.capacity import missing_node, shortages
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.repair import repair
@@ -34,6 +35,8 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ClusterChange, applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
+_NEAREST = 3
+"""How many pods of a DaemonSet that are pending for the same reason are explained."""
 _KUEUE = "kueue.x-k8s.io/queue-name"
 
 
@@ -52,6 +55,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     placed = [pod for pod in pods if pod.row >= 0 and not any(pod in those for those in lost)]
     groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
     explained = [each for those in groups for each in _explained_alike(snapshot, those)]
+    if kind == "DaemonSet":
+        explained.sort(key=lambda each: (bool(each[1].ranked), -len(each[0]), _ends_pods(each[1])))
     explained += [(those, _explained(snapshot, those[0])) for those in lost]
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
@@ -73,14 +78,19 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         reason = _reason(snapshot, those, first)
         fitting = sum(len(each) for each, found in explained if found.ranked and found is not first)
         fits = f", of which {number_of(fitting, 'fits', 'fit')} now" if fitting else ""
-        report.summary += f" {len(pods) - len(placed)} pending{fits}: {reason}"
+        pending = len(pods) - len(placed)
+        rest = pending - fitting - len(those)
+        which = f", for different reasons; {len(those)} of them" if rest else ""
+        report.summary += f" {pending} pending{fits}{which}: {reason}"
         report.details, report.advice = first.details, first.advice
+        if kind == "DaemonSet":
+            report.advice = _of_all_nodes([found for _, found in explained if not found.ranked])
         replicas = (raw.get("spec") or {}).get("replicas")
         wanted = replicas if isinstance(replicas, int) else len(pods)
         if few := too_few_places(snapshot, those[0], wanted):
             others = [each for each in first.details if each not in few]
             report.details = [*few, *(each for each in others if not each.startswith(NOTHING_HELPS))]
-        if reason != first.summary:
+        if reason != first.summary or rest:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
@@ -221,7 +231,7 @@ def _note_missing_node(
 
 
 def _names(pods: list[PodRecord]) -> list[str]:
-    return [pod.name for pod in pods]
+    return sorted(pod.name for pod in pods)
 
 
 def _own_node(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
@@ -248,6 +258,9 @@ def _explained_alike(
 ) -> Iterator[tuple[list[PodRecord], Report]]:
     """The report on the first of these pods; if there is room for some of them only, one on the first
     that has none once those have their nodes, before that on those."""
+    if len(pods) > 1 and pods[0].pinned_node is not None:
+        yield _explained_nearest(snapshot, pods)
+        return
     report = _explained(snapshot, pods[0])
     if len(pods) == 1 or pods[0].job is not None or not starts_on(snapshot, Subject.of(pods[0])):
         yield pods, report
@@ -267,6 +280,41 @@ def _explained_alike(
             yield [pod for pod, _ in bound], report
             return
     yield pods, report
+
+
+def _explained_nearest(
+    snapshot: ClusterSnapshot, pods: list[PodRecord]
+) -> tuple[list[PodRecord], Report]:
+    """The pods that can each run on one node only, the one first that is explained: of those that lack
+    the least there, the first that something helps without pods of others that end."""
+
+    def lacks(pod: PodRecord) -> float:
+        row = snapshot.cluster.nodes.row(pod.pinned_node or "")
+        return float(shortages(snapshot, pod)[row]) if row is not None else math.inf
+
+    nearest = sorted(pods, key=lacks)
+    found = []
+    for pod in nearest[:_NEAREST]:
+        found.append((pod, _explained(snapshot, pod)))
+        if found[-1][1].advice and not _ends_pods(found[-1][1]):
+            break
+    chosen, report = min(found, key=lambda each: _ends_pods(each[1]))
+    return [chosen, *(each for each in nearest if each is not chosen)], report
+
+
+def _ends_pods(report: Report) -> bool:
+    """Whether nothing is advised but ending pods of others, or nothing at all."""
+    return all(each.ends_pods for each in report.advice)
+
+
+def _of_all_nodes(reports: list[Report]) -> list[Advice]:
+    """The advice for pods that can each run on one node only: pods of others end only on nodes that
+    nothing else opens."""
+    found = [each for report in reports for each in report.advice]
+    gentle = [each for each in found if not each.ends_pods]
+    opened = {node for each in gentle for node in each.nodes}
+    gentle += [each for each in found if each.ends_pods and opened.isdisjoint(each.nodes)]
+    return list({each.text: each for each in gentle}.values())[:MOST_ADVICE]
 
 
 def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:
