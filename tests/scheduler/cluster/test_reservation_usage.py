@@ -51,7 +51,7 @@ def test_an_owner_claims_of_its_node_what_the_hold_has_not(
     states, owner = made(), class_of("3", "2Gi")
     usage = states.untouched(RESERVED)
     for _ in range(owners):
-        usage, claims = states.step(usage, owner, 1)
+        usage, claims, _ = states.step(usage, owner, 1)
     claimed = dict(claims)
     assert (claimed.get(CPU, 0), claimed.get(MEMORY, 0), claimed.get(PODS, 0)) == (cpu, memory, pods)
     assert 0 not in claimed.values()
@@ -80,7 +80,7 @@ def test_pods_that_came_and_left_in_any_order_leave_no_trace(
     claimed = dict.fromkeys(RESERVED, 0)
     pods = [class_of(*each) for each in asked]
     for cls, sign in [(cls, 1) for cls in pods] + [(pods[i], -1) for i in order]:
-        before, (usage, claims) = usage, states.step(usage, cls, sign)
+        before, (usage, claims, _) = usage, states.step(usage, cls, sign)
         expected = {slot: sign * amount for slot, amount in cls.usage}
         for slot, amount in usage.remaining.items():
             expected[slot] = expected.get(slot, 0) + amount - before.remaining[slot]

@@ -292,6 +292,70 @@ def test_the_end_of_an_owner_is_not_taken_for_that_of_its_reservation(
     assert says == (late if starts_at == "Waiting" else "")
 
 
+def owner(name: str, cpu: int, minutes: int | None = None) -> Raw:
+    """A pod that uses the reservation from the first minute on, and ends after so many."""
+    if minutes is None:
+        return pod(name, cpu, app="r", at="1m")
+    return ending(name, cpu, minutes - 1, app="r", at="1m")
+
+
+LASTS = "reservation res lasts until 02:00"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("given", "wanted", "found"),
+    [
+        pytest.param([owner("r1", 6, 20)], 4, "True", id="ends before"),
+        pytest.param([owner("r1", 6, 20)], 5, f"False; {LASTS}", id="leaves too little"),
+        pytest.param([owner("r1", 6, 90)], 4, f"False; r1 runs until 01:30; {LASTS}", id="ends later"),
+        pytest.param([owner("r1", 3, 20), owner("r2", 3)], 4, "True", id="one of two ends"),
+        pytest.param(
+            [owner("r1", 3, 20), owner("r2", 5)],
+            4,
+            "Unknown, unless default/r2 ends by then",
+            id="the other one has more than is reserved",
+        ),
+        pytest.param(
+            [owner("r1", 3, 20), owner("r2", 5)], 5, f"False; {LASTS}", id="and both leave too little"
+        ),
+        pytest.param([owner("r1", 3, 20), owner("r2", 5, 30)], 4, "True", id="both end"),
+        pytest.param(
+            [owner("r1", 3, 20), owner("r2", 5, 90)],
+            4,
+            f"False; r2 runs until 01:30; {LASTS}",
+            id="one ends later",
+        ),
+    ],
+)
+def test_what_an_owner_has_beyond_its_reservation_becomes_free_as_it_ends(
+    given: list[Raw], wanted: int, found: str, restarts: bool
+) -> None:
+    restart = [step("90s", restart="scheduler")] if restarts else []
+    played = play(in_use(120, cpu=4), given, window("w", 60, wanted, at="2m"), restart, until=180)
+    feasible = condition(played.find("Reservation", "w"), "Feasible")
+    says = re.sub(
+        r"^n0: .* short at 2026-01-01T01:00:00Z|2026-01-01T|:00Z", "", feasible.get("message", "")
+    )
+    assert feasible["status"] + says == found
+
+
+@pytest.mark.parametrize("length", [0, 30, 120])
+def test_a_plan_that_counts_on_the_end_of_an_owner_is_protected(length: int) -> None:
+    given = [*in_use(length, cpu=4), owner("r1", 6, 20), window("w", 60, 4, at="2m")]
+    played = play(given, pod("x", 2, at="10m"), until=61 * 60)
+    assert starts(played, "w") == [(HOUR, "Available")]
+    assert played.times("x") == [600 if length == 30 else None]
+
+
+def test_an_owner_that_ends_leaves_its_reservation_what_that_reserves() -> None:
+    """Whatever of it is used later by another owner."""
+    given = [*in_use(120, cpu=4), owner("r1", 6, 20), pod("r2", 4, app="r", at="30m")]
+    played = play(given, window("w", 60, 4, at="2m"), until=61 * 60)
+    assert starts(played, "w") == [(HOUR, "Available")]
+    assert played.times("r2") == [30 * 60]
+
+
 def test_a_plan_waits_for_a_pod_rather_than_beside_a_reservation_that_stays() -> None:
     """Nothing would become free on n0, which has the lower row."""
     given = [*in_use(120, 8), node("n1", 8), pod("x", 8, nodeName="n1")]

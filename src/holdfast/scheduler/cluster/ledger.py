@@ -348,7 +348,7 @@ class Ledger:
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
         entry = self.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
         if entry is not None and entry.row == row:
-            usage, claims = self.reservations.usage_states.step(entry.usage, cls, sign)
+            usage, claims, _ = self.reservations.usage_states.step(entry.usage, cls, sign)
             claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount

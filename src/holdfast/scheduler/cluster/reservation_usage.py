@@ -41,6 +41,8 @@ class Step(NamedTuple):
     claims: Pairs
     """By how much the claims on the row change, of pod and reservation together. Mostly little: the
     reservation already claims what the pod requests."""
+    freed: Pairs
+    """By how much they fall, of what falls."""
 
 
 class UsageStates:
@@ -77,7 +79,8 @@ class UsageStates:
             for slot, left in after.remaining.items():
                 claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]
             pairs = tuple((slot, amount) for slot, amount in claims.items() if amount)
-            step = self._steps[key] = Step(after, pairs)
+            freed = tuple((slot, -amount) for slot, amount in pairs if amount < 0)
+            step = self._steps[key] = Step(after, pairs, freed)
         return step
 
     def forget_steps(self) -> None:

@@ -21,6 +21,7 @@ from holdfast.api.plurals import plural
 from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.reservation_usage import ReservationUsage, Step, UsageStates
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.jobs.capacity_planner import CapacityPlanner
 from holdfast.scheduler.jobs.node_forecast import SHARED_BY_NODES
@@ -102,37 +103,39 @@ class WaitedPods(NamedTuple):
 
 
 class PodEnds:
-    """What becomes free as pods end by a time, one after the other. What they have from a reservation
-    that stays returns to it, so that only what its pods have beyond what it reserves becomes free."""
+    """What becomes free as pods without a known end have ended by a time, one after the other. What
+    they have from a reservation that stays returns to it, so that only what its pods have beyond what
+    it reserves becomes free."""
 
-    def __init__(self, planner: CapacityPlanner, time: float) -> None:
+    def __init__(self, planner: CapacityPlanner, usage_states: UsageStates, time: float) -> None:
         self._planner = planner
+        self._usage_states = usage_states
         self._time = time
-        self._taken: dict[str, Amounts] = {}
-        """What the pods that are left take of reservations, by uid."""
+        self._usage: dict[str, ReservationUsage] = {}
+        """The usage of reservations by the pods that are left, by uid."""
 
     def freed(self, pod: PodRecord) -> Pairs:
         """What the end of another pod frees."""
-        entry = self._planner.returns_to(pod, self._time)
-        if entry is None:
-            return pod.cls.usage
-        taken, found = self._taken.get(pod.reservation_uid, entry.taken), []
-        for slot, amount in pod.cls.usage:
-            # A reservation and its pods claim what it reserves, or what they take if that is more.
-            reserved, before = entry.amounts.get(slot, 0), taken.get(slot, amount)
-            found.append((slot, max(before, reserved) - max(before - amount, reserved)))
-        return tuple(found)
+        step = self._step(pod)
+        return pod.cls.usage if step is None else step.freed
 
     def end(self, pod: PodRecord) -> Pairs:
         """Ends another pod; returns what that frees."""
-        freed = self.freed(pod)
+        step = self._step(pod)
+        if step is None:
+            return pod.cls.usage
+        self._usage[pod.reservation_uid] = step.usage
+        return step.freed
+
+    def _step(self, pod: PodRecord) -> Step | None:
+        """The end of a pod whose capacity returns to a reservation."""
         entry = self._planner.returns_to(pod, self._time)
-        if entry is not None:
-            taken = self._taken.setdefault(pod.reservation_uid, dict(entry.taken))
-            for slot, amount in pod.cls.usage:
-                if slot in entry.amounts:
-                    taken[slot] = taken.get(slot, 0) - amount
-        return freed
+        if entry is None:
+            return None
+        usage = self._usage.get(pod.reservation_uid)
+        if usage is None:
+            usage = self._usage[pod.reservation_uid] = self._planner.usage_at(entry, self._time)
+        return self._usage_states.step(usage, pod.cls, -1)
 
 
 class PlanFits:
@@ -176,7 +179,6 @@ class PlanFits:
             for each in self._planner.releases(row)
             if each.pod is not None
             and each.time > planned.start
-            and self._planner.returns_to(each.pod, planned.start) is None
             and self._helps(planned, row, short, lacks, each.pod)
         ]
         for entry in self._planner.staying(row, planned.start):
@@ -283,7 +285,7 @@ class PlanFits:
         return [pod for pod in self._planner.ending(row) if pod.uid not in known]
 
     def ends_by(self, time: float) -> PodEnds:
-        return PodEnds(self._planner, time)
+        return PodEnds(self._planner, self._cluster.ledger.reservations.usage_states, time)
 
     def waited_for(self, planned: PlannedReservation, row: int, standing: Standing) -> WaitedPods:
         """The pods without a known end that have some of what the plan lacks on a row."""

@@ -2,6 +2,7 @@
 
 Per node the free capacity is a step function of time. It rises when a pod with a run-time estimate is
 expected to end and when a reservation expires, and falls when a reservation of the calendar starts.
+What a pod has from a reservation that lasts longer returns to that, and is free once it has expired.
 Pods without an estimate, and pods that exceeded theirs, count as never ending.
 
 A pod may start on a node if it fits under the minimum over the time it runs. For a pod that never ends
@@ -29,6 +30,7 @@ from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
+from holdfast.scheduler.cluster.reservation_usage import ReservationUsage
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.node_forecast import (
@@ -107,24 +109,44 @@ class CapacityPlanner:
 
     def _expected(self, row: int) -> list[Expected]:
         """The same in no order."""
-        now, ledger = self._cluster.now, self._ledger
+        table, expected_end = self._ledger.reservations, self._estimates.expected_end
         found: list[Expected] = []
-        evicted: frozenset[str] = frozenset()
-        for entry in ledger.reservations.on(row):
-            expires = entry.reservation.expires
-            if expires is not None and expires > now:
-                found.append((expires, tuple(entry.remaining.items()), None, entry))
-                if entry.reservation.calendar.at_end == AtEnd.EVICT:
-                    evicted = self.evicted_at_end()
-        expected_end = self._estimates.expected_end
-        for pod in ledger.pods.get(row, {}).values():
-            uid = pod.reservation_uid
-            if uid:
-                end = self._end(pod, ledger.reservations.get(uid), pod.uid in evicted)
-            else:
-                end = expected_end(pod)
+        owners: dict[str, list[PodRecord]] = {}
+        for pod in self._ledger.pods.get(row, {}).values():
+            if pod.reservation_uid and _keeps_capacity(table.get(pod.reservation_uid), row):
+                owners.setdefault(pod.reservation_uid, []).append(pod)
+                continue
+            end = expected_end(pod)
             if end is not None:
                 found.append((end, pod.cls.usage, pod, None))
+        for entry in table.on(row):
+            found += self._expected_of(entry, owners.get(entry.pod.uid, ()))
+        return found
+
+    def _expected_of(self, entry: ReservationEntry, owners: Collection[PodRecord]) -> list[Expected]:
+        """What a reservation is expected to release, and the pods that are allocated from it if it is
+        reusable. Until it expires their ends free only what they have beyond what it reserves; the rest
+        returns to it."""
+        expires, now = entry.reservation.expires, self._cluster.now
+        until = math.inf if expires is None or expires <= now else expires
+        evicts = bool(owners) and entry.reservation.calendar.at_end == AtEnd.EVICT
+        evicted = self.evicted_at_end() if evicts else frozenset()
+        ends = []
+        for pod in owners:
+            end = self._estimates.expected_end(pod)
+            if pod.uid in evicted:
+                end = until if end is None else min(end, until)
+            if end is not None:
+                ends.append((end, pod.uid, pod))
+        found: list[Expected] = []
+        usage = entry.usage
+        for end, _, pod in sorted(ends):
+            freed = pod.cls.usage
+            if end < until:
+                usage, _, freed = self._ledger.reservations.usage_states.step(usage, pod.cls, -1)
+            found.append((end, freed, pod, None))
+        if until < math.inf:
+            found.append((until, tuple(usage.remaining.items()), None, entry))
         return found
 
     def evicted_at_end(self) -> frozenset[str]:
@@ -162,20 +184,6 @@ class CapacityPlanner:
             if (entry := self._ledger.reservations.get(uid)) is not None
         ]
 
-    def _end(self, pod: PodRecord, entry: ReservationEntry | None, is_evicted: bool) -> float | None:
-        """When the capacity of a pod is expected to be free; None if unknown. What a pod has from a
-        reusable reservation returns to it, and is free once that has expired, and the pod has ended or
-        is evicted then."""
-        end = self._estimates.expected_end(pod)
-        if entry is None or entry.reservation.once:
-            return end
-        expires = entry.reservation.expires
-        if expires is None or expires <= self._cluster.now:
-            return None
-        if is_evicted:
-            return expires
-        return None if end is None else max(end, expires)
-
     def staying(self, row: int, time: float) -> list[ReservationEntry]:
         """The reservations on a row that last longer than until a time."""
         return [entry for entry in self._ledger.reservations.on(row) if _lasts(entry, time)]
@@ -186,9 +194,18 @@ class CapacityPlanner:
         if not pod.reservation_uid:
             return None
         entry = self._ledger.reservations.get(pod.reservation_uid)
-        if entry is None or entry.row != pod.row or entry.reservation.once:
+        if entry is None or not _keeps_capacity(entry, pod.row):
             return None
         return entry if _lasts(entry, time) else None
+
+    def usage_at(self, entry: ReservationEntry, time: float) -> ReservationUsage:
+        """The usage of a reservation by the pods that are not expected to have ended by a time."""
+        usage, states = entry.usage, self._ledger.reservations.usage_states
+        for each in self.releases(entry.row) if entry.taken else ():
+            pod = each.pod
+            if pod is not None and pod.reservation_uid == entry.pod.uid and each.time <= time:
+                usage = states.after(usage, pod.cls, -1)
+        return usage
 
     def blocked(self, row: int, until: float = math.inf) -> Amounts:
         """What a pod that runs until then must leave free now, by slot, for the reservations planned on
@@ -407,8 +424,8 @@ class CapacityPlanner:
     def _freed_at(self, row: int, short: Amounts) -> float | None:
         """When enough is expected to have been released on the row to free the amounts in `short`."""
         for release in self.releases(row):
-            if release.pod is None:
-                continue
+            if release.of_waiting:
+                continue  # it waits for the same
             for slot, amount in release.amounts:
                 if slot in short:
                     short[slot] -= amount
@@ -479,6 +496,11 @@ class CapacityPlanner:
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
         if is_changed:
             self._flat = _flat(self._known)
+
+
+def _keeps_capacity(entry: ReservationEntry | None, row: int) -> bool:
+    """Whether what a pod on the row has from the reservation returns to it."""
+    return entry is not None and entry.row == row and not entry.reservation.once
 
 
 def _lasts(entry: ReservationEntry, time: float) -> bool:

@@ -49,6 +49,11 @@ class ExpectedRelease(NamedTuple):
     entry: ReservationEntry | None = None
     """The reservation that expires then."""
 
+    @property
+    def of_waiting(self) -> bool:
+        """Whether a Waiting reservation expires."""
+        return self.entry is not None and self.entry.reservation.waiting
+
 
 class UnmetPlan(NamedTuple):
     """A planned reservation that will not get all it requests at its start."""
@@ -196,11 +201,11 @@ class _Play:
     def first_time(
         self, releases: Iterable[ExpectedRelease], start: float, is_enough: Callable[[], bool]
     ) -> float | None:
-        leaving = [(each.time, each.pod) for each in releases if each.pod is not None]
-        for time, pod in leaving:
+        leaving = [(each.time, each.pod or each.entry) for each in releases if not each.of_waiting]
+        for time, who in leaving:
             if time > start and is_enough():
                 return start
-            self._leave(pod)
+            self._leave(who)
             start = max(start, time)
         return start if is_enough() else None
 

@@ -103,13 +103,16 @@ def excesses(cluster: ClusterState, node: NodeState) -> dict[Key, Excess]:
 
 
 def remaining(
-    cluster: ClusterState, reservation: ReservationFacts, of: Callable[[Usage], Amounts]
+    cluster: ClusterState,
+    reservation: ReservationFacts,
+    of: Callable[[Usage], Amounts],
+    is_gone: Callable[[PodFacts], bool] = lambda pod: False,
 ) -> Amounts:
     """What a reservation holds beyond its owners' use, by resource; never negative."""
     left = dict(of(reservation.usage))
     for pod in cluster.owners_of(reservation):
         for name, amount in of(pod.usage).items():
-            if name in left:
+            if name in left and not is_gone(pod):
                 left[name] -= amount
     return {name: max(0, amount) for name, amount in left.items() if name != "pods"}
 

@@ -7,11 +7,13 @@ Checked once nothing more follows at a moment:
 * a reservation that was planned for certain is Available at its start;
 * only `Preempt` evicts pods, and not before the lead time.
 
-A pod counts as gone after its run-time estimate; one without an estimate stays.
+A pod counts as gone after its run-time estimate; one without an estimate stays. What it has from a
+reservation returns to that.
 """
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.sim.audit.capacity import remaining
@@ -126,11 +128,12 @@ class PlanAudit:
             for plan in active:
                 add(taken, _resources(plan.reservation.usage))
             evicts = any(plan.preempts for plan in active)
+            is_gone = partial(self._is_gone, at=at, now=now)
             for reservation in node.reservations.values():
                 if not reservation.is_starvation_hold and _lasts(reservation, at):
-                    add(taken, remaining(self._cluster, reservation, _resources))
+                    add(taken, remaining(self._cluster, reservation, _resources, is_gone))
             for pod in node.pods.values():
-                if pod.is_daemon or not (evicts or self._is_gone(pod, at, now)):
+                if pod.is_daemon or not (evicts or is_gone(pod)):
                     add(taken, _resources(pod.usage))
             for name, amount in sorted(taken.items()):
                 planned = any(_resources(plan.reservation.usage).get(name) for plan in active)
@@ -155,17 +158,14 @@ class PlanAudit:
     # When pods end
 
     def _is_gone(self, pod: PodFacts, at: float, now: float) -> bool:
-        """Whether a pod is expected to have ended by a time. What it has of a reservation returns to
-        that when it ends."""
+        """Whether a pod is expected to have ended by a time, or to be evicted as its reservation
+        expires."""
         end = self._expected_end(pod, now)
         reservation = self._cluster.reservations.get(pod.reservation) if pod.reservation else None
         if reservation is not None and reservation.is_live:
-            if reservation.annotations.get(_AT_END) == "Evict":
-                end = reservation.expires
-            elif end is not None and reservation.expires is not None:
-                end = max(end, reservation.expires)
-            else:
-                end = None
+            expires = reservation.expires
+            if expires is not None and reservation.annotations.get(_AT_END) == "Evict":
+                end = expires if end is None else min(end, expires)
         return end is not None and end <= at + _GRACE
 
     def _expected_end(self, pod: PodFacts, now: float) -> float | None:
