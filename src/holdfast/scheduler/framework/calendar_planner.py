@@ -13,11 +13,11 @@ starts elsewhere than planned: after a restart, that would take the capacity whi
 
 How a plan fits a node is in `plan_fit`, which node is best in `plan_search`. Plans that drain a node
 and are certain come first, the others in the order of priority, then age. A gang of reservations is
-planned as a whole or not at all.
+planned and started as a whole or not at all, together with the gangs that it names as its partners.
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.times import format_time
@@ -31,6 +31,7 @@ from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
+from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.node_forecast import planning_order
 from holdfast.scheduler.reservations.calendar import Calendar, PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
@@ -145,7 +146,14 @@ class CalendarPlanner:
             epoch.objects,
             claims.shared_changes,
             self._planner.evicted_at_end(),
+            tuple(self._lacking_members()),
         )
+
+    def _lacking_members(self) -> Iterator[str]:
+        """What the gangs of planned reservations lack, with all reservations that are planned."""
+        planned = [each for each in self._calendar if _is_member(each)]
+        for job in self._jobs_of(planned) if planned else ():
+            yield job.lacks(_reserve_pods(planned, job)) if job.is_known else str(job.name)
 
     def _rows_changed(self) -> tuple[int, int]:
         return self._cluster.epoch.usage.end, self._cluster.epoch.pod_starts.end
@@ -189,8 +197,13 @@ class CalendarPlanner:
             planned.reservation.started = True
             self._dirty(planned)
         # A certain plan that drains its node is kept, whatever comes later with a higher priority.
-        units = _units(due)
-        units.sort(key=lambda members: not any(each.is_frozen for each in members))
+        units = self._units(due)
+        units.sort(
+            key=lambda members: (
+                not any(each.is_frozen for each in members),
+                bool(self._named_by(members)),
+            )
+        )
         kept = [
             members
             for members in units
@@ -221,13 +234,12 @@ class CalendarPlanner:
     def _start_with_late(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts members of a gang along with those that had an earlier start and had to wait for them,
         as if all were due now."""
-        pod = members[0].reservation.pod
-        job = self._cluster.jobs.of(pod) if pod is not None else None
-        if job is None or job.is_ready:
+        jobs = self._jobs_of(members)
+        if all(job.is_ready for job in jobs):
             return False
         starting = {each.reservation.uid for each in members}
         late, together = [], list(members)
-        for each in job.waiting():
+        for each in (pod for job in jobs for pod in job.waiting()):
             of = each.reservation
             if of is None or of.calendar.start is None or not of.started or of.uid in starting:
                 continue
@@ -282,16 +294,30 @@ class CalendarPlanner:
             if late is None or late.pod is None or late.is_planned or late.pod.phase is Phase.ASSIGNED:
                 del self._calendar.late_uids[uid]
                 continue
-            job = self._cluster.jobs.of(late.pod)
-            queued = late.pod if job is None else job.leader
-            is_rejected = queued is not None and self._queue.place(queued.uid) == "unschedulable"
-            if is_rejected and late.pod.phase is Phase.PENDING:
+            if late.pod.phase is Phase.PENDING and self._is_rejected(late.pod):
                 found.append(PlannedReservation(late, now, ""))
-        return _units(sorted(found, key=planning_order))
+        return self._units(sorted(found, key=planning_order))
+
+    def _is_rejected(self, pod: PodRecord) -> bool:
+        """Whether the queue found no node for a pod, or for the gang and its partners that it is a
+        member of."""
+        jobs = self._cluster.jobs
+        job = jobs.of(pod)
+        queued = [pod]
+        if job is not None:
+            together = [each for each in jobs.partners(job) if jobs.is_queued_with(each, job)]
+            queued = [each.leader for each in together if each.leader is not None]
+        places = {self._queue.place(each.uid) for each in queued}
+        return "unschedulable" in places and places <= {"unschedulable", "following"}
 
     def _state_of_late(self, units: list[list[PlannedReservation]]) -> Hashable:
         uids = tuple(each.reservation.uid for members in units for each in members)
-        return self._state(), self._rows_changed(), uids
+        lacking = tuple(
+            job.lacks(_reserve_pods(members, job))
+            for members in units
+            for job in self._jobs_of(members)
+        )
+        return self._state(), self._rows_changed(), uids, lacking
 
     def _start_elsewhere(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts the reservations on other nodes than planned, beside the plans that stand. If there
@@ -326,17 +352,17 @@ class CalendarPlanner:
             ):
                 statement.discard()
                 return False
-        first = members[0].reservation.pod
-        job = self._cluster.jobs.of(first) if first is not None else None
-        if job is not None and not job.is_ready:
+        jobs = self._jobs_of(members)
+        if any(not job.is_ready or self._cluster.jobs.missing_partners(job) for job in jobs):
             statement.discard()
             return False
         lost = statement.commit(now, reports_ready=True)
         if lost is not None:
             for pod in lost.members:
                 self._pending(pod)
-        elif job is not None:
-            self._gangs.changed(job)  # for the members that are queued
+        else:
+            for job in jobs:
+                self._gangs.changed(job)  # for the members that are queued
         return True
 
     def _leaves_others(self, planned: PlannedReservation, row: int) -> bool:
@@ -362,7 +388,8 @@ class CalendarPlanner:
         standing = Standing(self._cluster)
         self._next_end, self._stood = math.inf, []
         kept: set[PlannedReservation] = set()
-        units = _units(sorted(self._calendar, key=planning_order))
+        units = self._units(sorted(self._calendar, key=planning_order))
+        units.sort(key=lambda members: bool(self._named_by(members)))
         for members, fits in self._kept(units):
             kept.update(members)
             decisions += self._stand(members, fits, _states(members), standing, now)
@@ -373,7 +400,8 @@ class CalendarPlanner:
             certain = all(fit.feasible == "True" for fit in fits)
             if not certain and not self._search.are_kept(members, standing):
                 fits = self._place(members, fits, standing)
-            decisions += self._stand(members, _together(fits), before, standing, now)
+            fits = self._with_partners(members, _together(fits))
+            decisions += self._stand(members, fits, before, standing, now)
         return decisions
 
     def _kept(
@@ -397,7 +425,7 @@ class CalendarPlanner:
         """Those of these plans that are certain on their nodes, each beside those before it."""
         standing, found = Standing(self._cluster), []
         for members in units:
-            fits = self._fits_of(members, standing)
+            fits = self._with_partners(members, self._fits_of(members, standing))
             if all(fit.feasible == "True" for fit in fits):
                 found.append((members, fits))
                 for planned in members:
@@ -448,6 +476,29 @@ class CalendarPlanner:
             return PlanFit("False", f"node {planned.node} is no longer feasible")
         return self._fits.on(planned, row, standing)
 
+    def _named_by(self, members: list[PlannedReservation]) -> list[Job]:
+        """The gangs that members name as their partners, and that do not name theirs."""
+        own = {each.reservation.pod.job for each in members if each.reservation.pod is not None}
+        return [job for job in self._jobs_of(members) if job.name not in own]
+
+    def _with_partners(
+        self, members: list[PlannedReservation], fits: list[PlanFit]
+    ) -> list[PlanFit]:
+        """The fits of a unit, which is no more certain than the gangs that it names."""
+        named = self._named_by(members)
+        theirs = [
+            PlanFit(each.feasible, each.message)
+            for each in (self._calendar if named else ())
+            if any(_reserve_pods([each], job) for job in named)
+        ]
+        if not theirs:
+            return fits
+        found = _together([*fits, *theirs])[: len(fits)]
+        if any(fit.feasible == "False" for fit in found):
+            for planned in members:
+                self._calendar.assign(planned, "")
+        return found
+
     def _place(
         self, members: list[PlannedReservation], fits: list[PlanFit], standing: Standing
     ) -> list[PlanFit]:
@@ -474,21 +525,39 @@ class CalendarPlanner:
         return nearest
 
     def _incomplete(self, planned: PlannedReservation) -> str:
-        """Why its gang cannot start with it: too few members do by then; empty if it can."""
+        """Why its gang and the partners of that cannot start with it: too few members do by then; empty
+        if they can."""
         pod = planned.reservation.pod
         job = self._cluster.jobs.of(pod) if pod is not None else None
         if job is None:
             return ""
-        by_then = [
-            each.reservation.pod
-            for each in self._calendar
-            if each.start <= planned.start and each.reservation.pod is not None
+        by_then = [each for each in self._calendar if each.start <= planned.start]
+        few = [
+            each.name
+            for each in self._cluster.jobs.partners(job)
+            if not each.is_known or not each.would_be_ready(_reserve_pods(by_then, each))
         ]
-        for each in self._cluster.jobs.partners(job):
-            own = [member for member in by_then if member.job == each.name]
-            if not each.is_known or not each.would_be_ready(own):
-                return f"{each.name} has fewer reservations than it needs that start by then"
-        return ""
+        few += self._cluster.jobs.missing_partners(job)
+        return f"{few[0]} has fewer reservations than it needs that start by then" if few else ""
+
+    def _jobs_of(self, members: list[PlannedReservation]) -> list[Job]:
+        """The gangs of the members, and the partners of each; a partner may not name the others."""
+        jobs = self._cluster.jobs
+        pods = [each.reservation.pod for each in members]
+        own = [job for pod in pods if pod is not None and (job := jobs.of(pod)) is not None]
+        return list({each.name: each for job in own for each in jobs.partners(job)}.values())
+
+    def _units(self, ordered: list[PlannedReservation]) -> list[list[PlannedReservation]]:
+        """The members of each gang and of its partners together, and the others alone, in the order of
+        their first."""
+        units: dict[object, list[PlannedReservation]] = {}
+        for planned in ordered:
+            pod = planned.reservation.pod
+            if pod is not None:
+                job = self._cluster.jobs.of(pod)
+                partners = job.gang.partners if job is not None else None
+                units.setdefault(partners or pod.job or planned.reservation.uid, []).append(planned)
+        return list(units.values())
 
     def _note_next_end(self, planned: PlannedReservation) -> None:
         row = self._nodes.row(planned.node)
@@ -534,14 +603,14 @@ class CalendarPlanner:
         self._cluster.reservations.dirty[planned.reservation.uid] = None
 
 
-def _units(ordered: list[PlannedReservation]) -> list[list[PlannedReservation]]:
-    """The members of each gang together, and the others alone, in the order of their first."""
-    units: dict[object, list[PlannedReservation]] = {}
-    for planned in ordered:
-        pod = planned.reservation.pod
-        if pod is not None:
-            units.setdefault(pod.job or planned.reservation.uid, []).append(planned)
-    return list(units.values())
+def _is_member(planned: PlannedReservation) -> bool:
+    return planned.reservation.pod is not None and planned.reservation.pod.job is not None
+
+
+def _reserve_pods(planned: Iterable[PlannedReservation], job: Job) -> list[PodRecord]:
+    """The reserve pods of those that are members of a job."""
+    pods = (each.reservation.pod for each in planned)
+    return [pod for pod in pods if pod is not None and pod.job == job.name]
 
 
 def _together(fits: list[PlanFit]) -> list[PlanFit]:
