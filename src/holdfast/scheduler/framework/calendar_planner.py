@@ -481,9 +481,7 @@ class CalendarPlanner:
         own = {each.reservation.pod.job for each in members if each.reservation.pod is not None}
         return [job for job in self._jobs_of(members) if job.name not in own]
 
-    def _with_partners(
-        self, members: list[PlannedReservation], fits: list[PlanFit]
-    ) -> list[PlanFit]:
+    def _with_partners(self, members: list[PlannedReservation], fits: list[PlanFit]) -> list[PlanFit]:
         """The fits of a unit, which is no more certain than the gangs that it names."""
         named = self._named_by(members)
         theirs = [
