@@ -226,3 +226,25 @@ def test_a_pod_preempts_in_its_queue_beside_a_gang_that_preempts_before_it() -> 
     ]
     assert "preempt" not in as_they_are("Pod", "p", *objects).summary
     assert "It can preempt default/x" in as_they_are("Pod", "p", *objects[:4], objects[-1]).summary
+
+
+def test_a_pod_that_starts_before_and_is_then_reclaimed_is_taken_back() -> None:
+    """Once rest-n0 is gone, q starts, and the gang's queue reclaims it."""
+    objects = [
+        *(node(name, cpu="4") for name in ("n0", "n1")),
+        queue("a", weight=2),
+        queue("b", weight=1),
+        in_default(pod_group("r", 2, queue="b")),
+        full("x0", "1", "n1", group="r"),
+        *(full(f"rest-{name}", cpu, name) for name, cpu in (("n0", "4"), ("n1", "3"))),
+        in_default(pod_group("g", 2, queue="a")),
+        pod("g-1", "3", group="g"),
+        pod("p", "1"),
+        pod("q", "3", preemptionPolicy="Never"),
+        pod("g-0", "3", group="g"),
+    ]
+    queued = {"rest-n0": "a", "rest-n1": "a", "p": "a", "q": "b"}
+    for raw in objects:
+        if of := queued.get(raw["metadata"]["name"]):
+            raw["metadata"]["annotations"] = {QUEUE: of}
+    assert as_they_are("PodGroup", "g", *objects).advice == []

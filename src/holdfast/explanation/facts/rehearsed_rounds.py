@@ -199,12 +199,11 @@ def _preempts_for(step: PlayedStep, uids: set[str]) -> bool:
 
 
 def _made(snapshot: ClusterSnapshot, steps: list[PlayedStep], stack: ExitStack) -> list[PodRecord]:
-    """Makes the steps in the snapshot; returns the pods that have a node then."""
+    """Makes the steps in the snapshot; returns the pods that have a node then. A pod that is placed may
+    be removed later: what follows a removal is taken back before it."""
     scheduler, cluster = snapshot.scheduler, snapshot.cluster
     known, reservations, found = cluster.pods, cluster.reservations.known, dict[str, PodRecord]()
-    stack.enter_context(cluster.ledger.transaction())
-    statement = Statement(scheduler.cycle)
-    stack.callback(statement.discard)
+    statement: Statement | None = None
     for step in steps:
         reservation = reservations.get(step.uid)
         pod = known.get(step.uid) or (reservation.pod if reservation is not None else None)
@@ -212,21 +211,28 @@ def _made(snapshot: ClusterSnapshot, steps: list[PlayedStep], stack: ExitStack) 
             continue
         if not isinstance(step, PlayedPlacement):
             if pod.row >= 0:
+                statement = None
+                stack.enter_context(cluster.ledger.transaction())
                 cluster.ledger.remove(pod)
             continue
         row = cluster.nodes.row(step.node)
         if row is None or pod.row >= 0:
             continue
         if step.is_nominated:
+            statement = None
+            stack.enter_context(cluster.ledger.transaction())
             cluster.ledger.place(pod, row)
         else:
+            if statement is None:
+                statement = Statement(scheduler.cycle)
+                stack.callback(statement.discard)
             profile = profile_for(scheduler, pod)
             column = scheduler.columns.column(profile, pod.cls)
             scheduler.search.nominate_reservation(profile, pod, column, row)
             statement.assume_on(profile, pod, row)
         if pod.row >= 0:
             found[pod.uid] = pod
-    return list(found.values())
+    return [pod for pod in found.values() if pod.row >= 0]
 
 
 def _rehearsed(
