@@ -4,6 +4,7 @@ do not have, spread figures; and a nominated node that is gone."""
 import pytest
 
 from explanation.test_situations import (
+    DB,
     Row,
     as_they_are,
     check,
@@ -14,6 +15,7 @@ from explanation.test_situations import (
     using,
     volume,
 )
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -64,6 +66,33 @@ ROWS: dict[str, Row] = {
         ["claim data is bound to pv1"],
         ["RemoveSelector"],
     ),
+    "label that no node has, and a smaller node could have it": Row(
+        [
+            node("n1", cpu="8", labels={"pool": "x"}),
+            node("n2", cpu="2"),
+            pod("p", "3", nodeSelector={"pool": "y"}),
+        ],
+        ["nodeSelector pool=y is not met by any node"],
+        ["RemoveSelector", "AddNode"],
+    ),
+    "label that no node has, and a tainted node could have it": Row(
+        [
+            node("n1", labels={"pool": "x"}),
+            node("n2", taints=[DB]),
+            pod("p", affinity=on_nodes({"key": "pool", "operator": "In", "values": ["y", "z"]})),
+        ],
+        ["node affinity pool In (y, z) is not met by any node"],
+        ["RemoveAffinity", "AddNode"],
+    ),
+    "label of a tainted pool": Row(
+        [
+            node("n1", labels={"pool": "x"}),
+            node("n2", labels={"pool": "y"}, unschedulable=True, taints=[DB]),
+            pod("p", nodeSelector={"pool": "y"}),
+        ],
+        ["nodeSelector pool=y is not met by 1 of 2 nodes"],
+        ["Uncordon"],
+    ),
     "architecture is not removed": Row(
         [
             *pair("kubernetes.io/arch", "amd64", "arm64"),
@@ -88,6 +117,25 @@ ROWS: dict[str, Row] = {
 def test_other_places(name: str) -> None:
     report = check(ROWS[name])
     assert "did you mean" not in "\n".join(report.details)
+
+
+def test_a_removal_that_helps_all_replicas_hides_no_others() -> None:
+    """A label for the other node would be enough for one of them."""
+    nodes = [node("n1", cpu="8", labels={"pool": "x"}), node("n2", cpu="3")]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", "3")["spec"]}
+    template["spec"]["nodeSelector"] = {"pool": "y"}
+    web: Raw = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+    situation = Situation(*nodes, web)
+    removed = situation.report("Deployment", "web").advice[0]
+    assert removed.text == (
+        "remove nodeSelector pool=y, in the template of Deployment web; then both pods fit: n1"
+    )
+    assert all(situation.followed(removed).values())
 
 
 def test_only_the_zone_is_removed_from_an_affinity_term() -> None:

@@ -186,6 +186,11 @@ class Advisor:
         return not all(each.ends_pods for each in found)
 
     @property
+    def helps_all(self) -> bool:
+        """Whether something helps all pods of the workload, without pods of others that have to end."""
+        return not all(each.ends_pods for each in self._found.values())
+
+    @property
     def actions(self) -> set[Actions]:
         """The kinds of change that help."""
         found = [*self._found.values(), *(each for _, each in self._partial.values())]

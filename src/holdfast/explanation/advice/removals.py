@@ -1,9 +1,10 @@
 """What a pod requires of nodes and of pods beside it, removed: the last resort, proposed if nothing
-else would help; and the pods beside it that it only waits for."""
+else would help, or if no single change would and no node meets it; and the pods beside it that it only
+waits for."""
 
 from collections.abc import Iterator
 
-from holdfast.api.affinity import NodeSelectorRequirement
+from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement
 from holdfast.api.names import HOSTNAME_LABEL, NODE_NAME_FIELD
 from holdfast.api.selectors import match_node_selector
 from holdfast.explanation.advice.advisor import Advisor
@@ -15,7 +16,7 @@ from holdfast.explanation.facts.node_labels import (
     quoted_if_empty,
     unmet_labels,
 )
-from holdfast.explanation.repairs.label_repairs import is_discovered
+from holdfast.explanation.repairs.label_repairs import corrected_labels, is_discovered
 from holdfast.explanation.repairs.pod_affinity import awaited_pods, selector_text
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Edit, Repair, repair, spec_changes
 from holdfast.explanation.report import few
@@ -36,7 +37,7 @@ def consider_removals(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
 ) -> None:
     """Each requirement by itself."""
-    for each in _node_requirements(snapshot, subject, pod):
+    for each, _ in _node_requirements(snapshot, subject, pod):
         advisor.propose(each)
     terms = [own for own in terms_of(pod.cls) if own.role is Role.REQUIRED]
     if terms:
@@ -44,6 +45,18 @@ def consider_removals(
         text = f"remove its required pod affinity to {few([selector_text(own) for own in terms])}"
         objects = spec_changes(snapshot, subject, lambda spec: body)
         advisor.propose(repair(text, "RemoveAffinity", objects))
+
+
+def consider_unmet_requirements(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
+) -> None:
+    """Without what no node meets, unless that is misspelt: a label that no node has separates no pods
+    from others."""
+    if any(corrected_labels(snapshot, subject, pod)):
+        return
+    for each, is_met in _node_requirements(snapshot, subject, pod):
+        if not is_met:
+            advisor.propose(each)
 
 
 def consider_other_places(
@@ -158,16 +171,18 @@ def _without(unwanted: NodeSelectorRequirement) -> Edit:
     return edit
 
 
-def _node_requirements(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
-    """The node selector and the node affinity; but for labels that state what a node is, since a pod
-    that requires a kind of hardware does not run on another one."""
-    selector = pod.cls.node_selector
+def _node_requirements(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord
+) -> Iterator[tuple[Repair, bool]]:
+    """The pod without each label of its node selector and without its node affinity, and whether some
+    node meets that; but for labels that state what a node is, since a pod that requires a kind of
+    hardware does not run on another one."""
+    selector, labels = pod.cls.node_selector, labels_of_nodes(snapshot)
     for key, value in selector.items():
         if not _is_fact(NodeSelectorRequirement(key=key, operator="In", values=[value])):
             objects = spec_changes(snapshot, subject, lambda spec: {"nodeSelector": {key: None}})  # noqa: B023
-            yield repair(
-                f"remove nodeSelector {key}={quoted_if_empty(value)}", "RemoveSelector", objects
-            )
+            text = f"remove nodeSelector {key}={quoted_if_empty(value)}"
+            yield repair(text, "RemoveSelector", objects), value in labels.get(key, ())
     terms = required_terms(pod.cls.affinity)
     if any(each.kind == "DaemonSet" for each in pod.cls.owners):
         return
@@ -185,7 +200,13 @@ def _node_requirements(snapshot: ClusterSnapshot, subject: Subject, pod: PodReco
     body: Raw = {"affinity": {"nodeAffinity": {_REQUIRED: None}}}
     text = f"remove its required node affinity {' or '.join(texts)}"
     objects = spec_changes(snapshot, subject, lambda spec: body)
-    yield repair(text, "RemoveAffinity", objects)
+    nodes, required = snapshot.cluster.nodes, NodeSelector(node_selector_terms=terms)
+    is_met = pod.pinned_node is not None or any(
+        match_node_selector(required, nodes.info[row].labels, name)
+        for name, row in nodes.names()
+        if nodes.alive[row]
+    )
+    yield repair(text, "RemoveAffinity", objects), is_met
 
 
 def _is_fact(each: NodeSelectorRequirement) -> bool:

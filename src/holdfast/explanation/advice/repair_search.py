@@ -58,6 +58,7 @@ from holdfast.explanation.advice.removals import (
     claimed_node_repairs,
     claimed_nodes,
     consider_other_places,
+    consider_unmet_requirements,
 )
 from holdfast.explanation.advice.reservation_repairs import reservation_repairs
 from holdfast.explanation.advice.smaller_requests import (
@@ -139,6 +140,8 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
     nearest = _consider_single(advisor, pod, groups, short)
     if not advisor.is_harmless:
         consider_other_places(snapshot, advisor.subject, pod, advisor)
+    if not advisor.helps_all:
+        consider_unmet_requirements(snapshot, advisor.subject, pod, advisor)
     if not advisor.is_harmless:
         _consider_combinations(advisor, groups, with_evictions=False)
     if not advisor.is_harmless:

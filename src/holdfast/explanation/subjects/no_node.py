@@ -155,8 +155,8 @@ def explain_no_node(
         if rejected is None and not advisor.advice:
             nodes = [name for name, each in placing.rejections.items() if each.plugin == CLAIMS_PLUGIN]
             consider_selectors_of_nodes(snapshot, subject, pod, nodes, advisor)
-        if rejected is None and advisor.actions <= _REMOVALS:
-            consider_new_node(snapshot, pod, placing, advisor)
+    if not preempts and rejected is None and advisor.actions <= _REMOVALS:
+        consider_new_node(snapshot, pod, placing, advisor)
     report.details += takers_details(advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
