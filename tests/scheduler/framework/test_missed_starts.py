@@ -593,3 +593,82 @@ def test_an_eviction_that_a_budget_allows_is_counted_once(
     states = [plan(played, name) for name in ("p0", "p1")]
     by_node = {node: state == "True" for node, state in states}
     assert (by_node["n0"], by_node["n1"]) == certain
+
+
+# Budgets of pods that are to be evicted before the start
+
+
+def protected(*pods: tuple[str, int], nodes: int = 1) -> list[Raw]:
+    """Nodes, and pods without a known end that end as soon as they are evicted; those of a budget have
+    its name as app."""
+    given = [node(f"n{i}", 8) for i in range(nodes)]
+    for i, (app, cpu) in enumerate(pods):
+        given.append(pod(f"{app}-{i}", cpu, app=app, nodeName=f"n{i % nodes}", priority=-1))
+    return given
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("pods", "budgets", "message"),
+    [
+        ([("svc", 6)], [], ""),
+        ([("svc", 6)], [budget("b", 1, "svc")], ""),
+        ([("svc", 6)], [budget("b", 0, "other")], ""),
+        ([("svc", 6)], [budget("b", 0, "svc")], "default/svc-0 is evicted"),
+        ([("svc", 3), ("svc", 3)], [budget("b", 1, "svc")], "default/svc-1 is evicted"),
+        ([("svc", 6)], [budget("b", 2, "svc"), budget("c", 2, "svc")], "default/svc-0 is evicted"),
+        ([("svc", 3), ("web", 3)], [budget("b", 0, "svc")], "default/svc-0 is evicted"),
+    ],
+)
+def test_a_plan_that_evicts_is_not_certain_if_a_budget_refuses_that(
+    pods: list[tuple[str, int]], budgets: list[Raw], message: str, restarts: bool
+) -> None:
+    restart = [step("5m", restart="scheduler")] if restarts else []
+    wanted = window("w", 60, 8, annotations=PREEMPT, at="1m")
+    played = play(protected(*pods), budgets, wanted, restart, until=600)
+    found = condition(played.find("Reservation", "w"), "Feasible")
+    assert (plan(played, "w")[0], found["status"]) == ("n0", "Unknown" if message else "True")
+    assert f"unless {message}, which a PodDisruptionBudget" in found["message"] or not message
+
+
+def test_a_plan_evicts_the_pods_that_no_budget_protects() -> None:
+    given = protected(("svc", 4), ("web", 4))
+    wanted = window("w", 60, 4, annotations=PREEMPT, at="1m")
+    played = play(given, budget("b", 0, "svc"), wanted, until=61 * 60)
+    assert plan(play(given, budget("b", 0, "svc"), wanted, until=600), "w") == ("n0", "True")
+    assert starts(played, "w") == [(HOUR, "Waiting"), (HOUR, "Available")]
+    assert [raw["metadata"]["name"] for raw in played.all("Pod")] == ["svc-0"]
+
+
+def test_a_plan_prefers_a_node_where_no_budget_refuses_evictions() -> None:
+    given = protected(("svc", 6), ("web", 7), nodes=2)
+    wanted = window("w", 60, 8, annotations=PREEMPT, at="1m")
+    assert plan(play(given, budget("b", 0, "svc"), wanted, until=600), "w") == ("n1", "True")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_two_plans_do_not_count_on_the_same_eviction(allowed: int, restarts: bool) -> None:
+    given = protected(("svc", 6), ("svc", 6), nodes=2)
+    both = [window(name, 60, 8, annotations=PREEMPT, at="1m") for name in ("w1", "w2")]
+    restart = [step("5m", restart="scheduler")] if restarts else []
+    played = play(given, budget("b", allowed, "svc"), both, restart, until=600)
+    certain = [plan(played, name)[1] for name in ("w1", "w2")]
+    assert certain == ["True", "True" if allowed == 2 else "Unknown"]
+
+
+def test_a_plan_is_certain_once_a_budget_allows_its_evictions() -> None:
+    merge = {"spec": {"maxUnavailable": 1}}
+    change = step("5m", patch={"kind": "PodDisruptionBudget", "name": "b", "merge": merge})
+    given = [*protected(("svc", 6)), budget("b", 0, "svc"), change]
+    wanted = window("w", 60, 8, annotations=lead(10, **PREEMPT), at="1m")
+    assert plan(play(given, wanted, until=200), "w") == ("n0", "Unknown")
+    assert plan(play(given, wanted, until=600), "w") == ("n0", "True")
+    assert starts(play(given, wanted, until=61 * 60), "w") == [(HOUR, "Available")]
+
+
+def test_evictions_are_tried_though_a_budget_refuses_them_when_the_plan_is_made() -> None:
+    gone = step("55m", delete={"kind": "PodDisruptionBudget", "name": "b"})
+    wanted = window("w", 60, 8, annotations=lead(10, **PREEMPT), at="1m")
+    played = play(protected(("svc", 6)), budget("b", 0, "svc"), wanted, gone, until=61 * 60)
+    assert starts(played, "w") == [(HOUR, "Available")]

@@ -54,6 +54,10 @@ class DisruptionBudgets:
         self._of_all: list[DisruptionBudget] = []
         """Those that select every pod of their namespace, which the scheduler's preemption ignores."""
 
+    def __bool__(self) -> bool:
+        """Whether there are budgets that protect pods."""
+        return bool(self._budgets() or self._of_all)
+
     def version(self) -> int:
         return self._cluster.epoch.kinds["PodDisruptionBudget"]
 

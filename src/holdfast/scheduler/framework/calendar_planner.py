@@ -445,6 +445,7 @@ class CalendarPlanner:
         decisions: list[Decision] = []
         for planned, fit, was in zip(members, fits, before, strict=True):
             planned.feasible, planned.message = fit
+            planned.victims = self._victims(planned, standing) if fit.message else []
             self._stood.append(planned)
             if planned.node:
                 standing.add(planned, planned.node)
@@ -452,7 +453,7 @@ class CalendarPlanner:
             if (planned.node, *fit) != was:
                 self._dirty(planned)
                 decisions += _report(planned, was)
-            self._evict(planned, standing, now)
+            self._evict(planned, now)
         return decisions
 
     def _fits_of(self, members: list[PlannedReservation], standing: Standing) -> list[PlanFit]:
@@ -564,13 +565,16 @@ class CalendarPlanner:
 
     # Draining
 
-    def _evict(self, planned: PlannedReservation, standing: Standing, now: float) -> None:
+    def _evict(self, planned: PlannedReservation, now: float) -> None:
         """Evicts pods in the way of a reservation that drains its node with `Preempt`."""
+        if planned.victims and planned.draining:
+            self._evict_pods(planned.victims, planned, now)
+
+    def _victims(self, planned: PlannedReservation, standing: Standing) -> list[PodRecord]:
+        """The pods in the way of a reservation with `Preempt` on its node."""
         row = self._nodes.row(planned.node) if planned.node else None
         preempts = planned.reservation.calendar.before == BeforeStart.PREEMPT
-        if row is None or not (preempts and planned.draining):
-            return
-        self._evict_pods(self._fits.victims(planned, row, standing), planned, now)
+        return self._fits.victims(planned, row, standing) if preempts and row is not None else []
 
     def _evict_for_started(self, now: float) -> None:
         """Evicts pods in the way of reservations with `Preempt` that have started and wait."""

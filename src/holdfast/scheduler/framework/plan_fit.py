@@ -8,7 +8,8 @@ What a pod has from a reservation that is reusable and lasts longer than until t
 reservation when the pod ends: then the reservation is in the way, not the pod.
 
 Enough means amounts, limits, and the particular resources it requests: host ports, CPUs, devices and
-volumes. With `Preempt` it is also enough if pods of lower priority are evicted.
+volumes. With `Preempt` it is also enough if pods of lower priority are evicted; it is Unknown whether
+those will be that PodDisruptionBudgets protect now.
 """
 
 import math
@@ -53,6 +54,10 @@ class Standing:
             self._by_node.setdefault(node, []).append(planned)
             self._all.append((row, planned.start, planned.end, planned))
             self._known.add(planned)
+
+    def victims(self, beside: PlannedReservation) -> list[PodRecord]:
+        """The pods that are evicted for the other plans."""
+        return [pod for *_, each in self._all if each is not beside for pod in each.victims]
 
     def copy(self) -> "Standing":
         copied = Standing(self._cluster)
@@ -155,11 +160,14 @@ class PlanFits:
         if not short and not lacks:
             return PlanFit("True", "")
         if planned.reservation.calendar.before == BeforeStart.PREEMPT:
-            victims = self._preemptible(planned, row)
-            at_once = self.shortage(planned, row, standing, at_once=True)
-            ends = self.ends_by(planned.start)
-            if _covers(at_once, victims, ends) and self.has_particular(planned, row, standing, victims):
+            victims, refused = self._preemptible(planned, row, standing)
+            if self._is_enough(planned, row, standing, victims):
                 return PlanFit("True", _evicts(planned, victims))
+            if refused and self._is_enough(planned, row, standing, [*victims, *refused]):
+                needed = self.victims(planned, row, standing)
+                figures = self._figures(planned, short, lacks)
+                protected = [pod for pod in refused if pod in needed] or refused
+                return PlanFit("Unknown", f"{node}: {figures}, unless {_are_evicted(protected)}")
         figures = self._figures(planned, short, lacks)
         unknown = self.without_known_end(row)
         ends = self.ends_by(planned.start)
@@ -326,11 +334,21 @@ class PlanFits:
         entry = self._planner.returns_to(pod, planned.start)
         return entry is None or not self._planner.shares(planned, entry.pod.cls, row)
 
-    def _preemptible(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
+    def _is_enough(
+        self, planned: PlannedReservation, row: int, standing: Standing, victims: list[PodRecord]
+    ) -> bool:
+        """Whether the plan has what it needs on a row without these pods."""
+        short = self.shortage(planned, row, standing, at_once=True)
+        is_covered = _covers(short, victims, self.ends_by(planned.start))
+        return is_covered and self.has_particular(planned, row, standing, victims)
+
+    def _preemptible(
+        self, planned: PlannedReservation, row: int, standing: Standing
+    ) -> tuple[list[PodRecord], list[PodRecord]]:
         """The pods on a row that may be evicted for the reservation, least important first: of lower
         priority, and not expected to have ended by its start. Pods that are critical for the cluster
         only if the reservation states a higher priority; not pods whose capacity would return to a
-        reservation."""
+        reservation. Apart from them, those that PodDisruptionBudgets protect now."""
         pod = planned.reservation.pod
         priority = pod.cls.priority if pod is not None else 0
         if priority == names.UNSET_RESERVATION_PRIORITY:
@@ -346,14 +364,28 @@ class PlanFits:
             and ends.get(each.uid, math.inf) > planned.start
         ]
         found = self._cluster.jobs.victims.preemptible_together(found, priority)
-        return sorted(found, key=lambda each: (each.cls.priority, -each.since, each.uid))
+        found = sorted(found, key=lambda each: (each.cls.priority, -each.since, each.uid))
+        refused = self._planner.refused(found, standing.victims(planned))
+        return [pod for pod in found if pod not in refused], refused
+
+    def victims_of_plan(
+        self, planned: PlannedReservation, row: int, standing: Standing
+    ) -> list[PodRecord]:
+        """As `victims`; none without `Preempt`, or if it has not what it needs even without them."""
+        if planned.reservation.calendar.before != BeforeStart.PREEMPT:
+            return []
+        allowed, refused = self._preemptible(planned, row, standing)
+        if not self._is_enough(planned, row, standing, [*allowed, *refused]):
+            return []
+        return self.victims(planned, row, standing)
 
     def victims(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
         """The pods that have to go for the reservation, no more than are needed."""
         short = self.shortage(planned, row, standing)
         if short:
             short = self.shortage(planned, row, standing, at_once=True)
-        return self._enough(planned, row, standing, self._preemptible(planned, row), short)
+        allowed, refused = self._preemptible(planned, row, standing)
+        return self._enough(planned, row, standing, [*allowed, *refused], short)
 
     def _enough(
         self,
@@ -378,7 +410,8 @@ class PlanFits:
     def victims_of_started(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
         """The pods that have to go for a reservation that has started and waits on the row. For
         particular resources one at a time."""
-        preemptible = self._preemptible(planned, row)
+        allowed, refused = self._preemptible(planned, row, Standing(self._cluster))
+        preemptible = [*allowed, *refused]
         short = self._cluster.reservations.waiting.shortage(planned.reservation)
         if short:
             return _enough_of(preemptible, short, self.ends_by(planned.start))
@@ -427,6 +460,12 @@ def _evicts(planned: PlannedReservation, victims: list[PodRecord]) -> str:
     drains = format_time(planned.reservation.calendar.drains_at)
     are = plural(len(victims), "it is", "they are")
     return f"evicts {_names(victims)} from {drains} on, as far as {are} in the way"
+
+
+def _are_evicted(pods: list[PodRecord]) -> str:
+    """`default/a is evicted, which a PodDisruptionBudget does not allow now`."""
+    are = plural(len(pods), "is evicted", "are evicted")
+    return f"{_names(pods)} {are}, which a PodDisruptionBudget does not allow now"
 
 
 def _ends_of(waited: WaitedPods) -> str:

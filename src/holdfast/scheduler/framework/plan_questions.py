@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.api.calendar import BeforeStart
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.framework.plan_fit import PlanFits, Standing, WaitedPods
@@ -50,10 +49,10 @@ class PlanQuestions:
         if row is None:
             return PlanObstacles([], none)
         standing = Standing(self._cluster, [each for each in self._calendar if each is not planned])
-        if planned.feasible != "True":
-            return PlanObstacles([], self._fits.waited_for(planned, row, standing))
-        preempts = planned.reservation.calendar.before == BeforeStart.PREEMPT
-        return PlanObstacles(self._fits.victims(planned, row, standing) if preempts else [], none)
+        victims = self._fits.victims_of_plan(planned, row, standing)
+        if victims or planned.feasible == "True":
+            return PlanObstacles(victims, none)
+        return PlanObstacles([], self._fits.waited_for(planned, row, standing))
 
     def first_blocked(self, planned: PlannedReservation) -> tuple[PlannedReservation, Standing]:
         """Of its gang the first member without a certain node beside the others, or itself, and the

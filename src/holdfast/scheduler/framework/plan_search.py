@@ -163,8 +163,8 @@ class PlanSearch:
             spare += (free[slot] - amount) / whole
         spare[self._displacing(wanted, free)] += len(wanted)
         best = self._first_with_particular(planned, rows, spare, standing, certain)
-        if best < 0 and certain and planned.reservation.calendar.before == BeforeStart.PREEMPT:
-            return self._best_with_victims(planned, possible, standing)
+        if best < 0 and planned.reservation.calendar.before == BeforeStart.PREEMPT:
+            return self._best_with_victims(planned, possible, standing, certain)
         return best
 
     def _displacing(self, wanted: Amounts, free: Free) -> Bools:
@@ -197,11 +197,13 @@ class PlanSearch:
                 return int(row)
         return -1
 
-    def _best_with_victims(self, planned: PlannedReservation, rows: Bools, standing: Standing) -> int:
-        """The row on which the plan fits if the fewest pods of lower priority are evicted beside those
-        that other plans evict there, or -1. Rows of plans that evict come first, then
-        those that lack less; any other row is left out if it needs as many as the best one even if all
-        its pods are as large as the largest of all."""
+    def _best_with_victims(
+        self, planned: PlannedReservation, rows: Bools, standing: Standing, certain: bool
+    ) -> int:
+        """The row on which the plan fits for certain, or else may fit, if the fewest pods of lower
+        priority are evicted beside those that other plans evict there, or -1. Rows of plans that evict
+        come first, then those that lack less; any other row is left out if it needs as many as the best
+        one even if all its pods are as large as the largest of all."""
         pod, lacks = planned.reservation.pod, self._lacks(planned, standing)
         assert pod is not None
         rows &= self._nodes.lowest[: len(rows)] < pod.cls.priority
@@ -212,7 +214,8 @@ class PlanSearch:
         for row in sorted(order, key=lambda row: row not in evicted) if evicted else order:
             if row not in evicted and least[row] >= fewest:
                 continue
-            if self._fits.on(planned, row, standing).feasible == "True":
+            feasible = self._fits.on(planned, row, standing).feasible
+            if feasible == "True" or (feasible == "Unknown" and not certain):
                 others = evicted.get(row, frozenset())
                 found = self._fits.victims(planned, row, standing)
                 victims = sum(each.uid not in others for each in found)

@@ -159,15 +159,32 @@ class CapacityPlanner:
         epoch = self._cluster.epoch
         version = self._moved, epoch.reservations.end, epoch.objects, self._budgets.version()
         if version != self._evicted_version:
-            by_end: dict[float, list[PodRecord]] = {}
-            for entry in self._evicting():
-                expires = entry.reservation.expires
-                if expires is not None:
-                    owners = self._reservations.allocated_pods(entry.reservation)
-                    by_end.setdefault(expires, []).extend(owners)
-            groups = [by_end[end] for end in sorted(by_end)]
-            self._evicted, self._evicted_version = self._budgets.evictable(groups), version
+            evictable = self._budgets.evictable(self._leaving_together())
+            self._evicted, self._evicted_version = evictable, version
         return self._evicted
+
+    def _leaving_together(self) -> list[list[PodRecord]]:
+        """The owners that are evicted when their reservations expire, those of one time together."""
+        by_end: dict[float, list[PodRecord]] = {}
+        for entry in self._evicting():
+            expires = entry.reservation.expires
+            if expires is not None:
+                owners = self._reservations.allocated_pods(entry.reservation)
+                by_end.setdefault(expires, []).extend(owners)
+        return [by_end[end] for end in sorted(by_end)]
+
+    def refused(self, pods: list[PodRecord], others: Iterable[PodRecord]) -> list[PodRecord]:
+        """Those of these pods whose eviction PodDisruptionBudgets would refuse now if they were evicted
+        one after the other, after `others` and the owners that are evicted at the end of their
+        reservations."""
+        if not pods or not self._budgets:
+            return []
+        first = {pod.uid: pod for pod in others}
+        counted = [pod for pod in pods if not _is_leaving(pod)]
+        before = [pod for pod in first.values() if not _is_leaving(pod)]
+        alone = [[pod] for pod in counted if pod.uid not in first]
+        evictable = self._budgets.evictable([*self._leaving_together(), before, *alone])
+        return [pod for pod in counted if pod.uid not in evictable]
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.reservation_uid or pod.reservation is not None:
@@ -501,6 +518,11 @@ class CapacityPlanner:
 def _keeps_capacity(entry: ReservationEntry | None, row: int) -> bool:
     """Whether what a pod on the row has from the reservation returns to it."""
     return entry is not None and entry.row == row and not entry.reservation.once
+
+
+def _is_leaving(pod: PodRecord) -> bool:
+    """Whether the pod is deleted, or its eviction was accepted."""
+    return pod.cls.terminating or pod.being_preempted
 
 
 def _lasts(entry: ReservationEntry, time: float) -> bool:

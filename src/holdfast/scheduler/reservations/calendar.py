@@ -20,7 +20,7 @@ from holdfast.api.calendar import BeforeStart
 from holdfast.api.meta import condition
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.records import ReservationInfo
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts
 
 PLANNED, FEASIBLE = "Planned", "Feasible"
@@ -32,7 +32,16 @@ DRAINING, STARTED, NOT_PLANNED = "Draining", "Started", "NotPlanned"
 class PlannedReservation:
     """A reservation that has not started yet, and its plan."""
 
-    __slots__ = ("bounded", "draining", "feasible", "message", "node", "reservation", "start")
+    __slots__ = (
+        "bounded",
+        "draining",
+        "feasible",
+        "message",
+        "node",
+        "reservation",
+        "start",
+        "victims",
+    )
 
     def __init__(self, reservation: ReservationInfo, start: float, node: str) -> None:
         self.reservation = reservation
@@ -45,6 +54,8 @@ class PlannedReservation:
         """The status of the condition Feasible: True, False or Unknown."""
         self.message = ""
         """The message of that condition."""
+        self.victims: list[PodRecord] = []
+        """The pods that have to be evicted for it, as of when it was last checked."""
         self.bounded: tuple[Amounts | None, Amounts] = None, {}
         """Its amounts, and those of them that nodes have a capacity for (`CapacityPlanner.wanted`)."""
 
