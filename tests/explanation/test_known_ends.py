@@ -145,6 +145,13 @@ def test_a_forecast_that_agrees_changes_nothing() -> None:
     assert forecast("p", *objects).advice == as_they_are("Pod", "p", *objects).advice
 
 
+def test_a_forecast_of_the_start_of_its_own_reservation_is_no_other_wait() -> None:
+    report = forecast("p", N1, planned("nightly", "6"), pod("p", "4", app="night"))
+    assert [each.text for each in report.advice if each.change.get("until")] == [
+        "wait 2h, until 2026-01-01T02:00:00Z: reservation nightly starts"
+    ]
+
+
 @pytest.mark.parametrize(
     "spec",
     [

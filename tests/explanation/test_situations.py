@@ -845,7 +845,7 @@ SITUATIONS: dict[str, Row] = {
     "planned reservation of its own": Row(
         [N1, planned("nightly", "6"), pod("p", "4", app="night")],
         ["it may use the reservation nightly, which starts at 2026-01-01T02:00:00Z on n1"],
-        ["EstimateRunTime", "Wait", "Resize", "DeleteReservation"],
+        ["EstimateRunTime", "Wait", "Resize"],
     ),
     "planned reservation that drains its node": Row(
         [N1, planned("nightly", "6", before_start="Drain", lead="3h"), pod("p", "4")],

@@ -82,6 +82,8 @@ class _Ranked(NamedTuple):
     advice: Advice
     sizes: Sizes = MappingProxyType({})
     """The most that is requested, by resource, if nothing else is changed."""
+    until: float | None = None
+    """When what is waited for will have happened; None for another change."""
 
     @property
     def actions(self) -> Actions:
@@ -103,6 +105,12 @@ class _Ranked(NamedTuple):
             name in self.sizes and self.sizes[name][1] <= then
             for name, (_, then) in other.sizes.items()
         )
+
+    def is_like(self, other: "_Ranked") -> bool:
+        """Whether another advice is the same change, or to wait as long, for another reason or none."""
+        if self.until is None or other.until is None:
+            return bool(self.advice.change == other.advice.change)
+        return self.actions == other.actions and abs(self.until - other.until) <= TOLERANCE
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -172,11 +180,11 @@ class Advisor:
         ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
         if any(len(each.actions) == 1 for each in ranked):
             ranked = [each for each in ranked if len(each.actions) == 1]
-        found: list[Advice] = []
+        found: list[_Ranked] = []
         for each in ranked:
-            if all(each.advice.change != other.change for other in found):
-                found.append(each.advice)
-        return found[:MOST_ADVICE]
+            if not any(map(each.is_like, found)):
+                found.append(each)
+        return [each.advice for each in found[:MOST_ADVICE]]
 
     @property
     def is_harmless(self) -> bool:
@@ -257,7 +265,7 @@ class Advisor:
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         sizes = repairs[-1].sizes if len(repairs) == 1 else {}
         at = len(self._found) + len(self._partial)
-        ranked = _Ranked(cost, _lost(repairs), at, advice, sizes)
+        ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
             if is_single and repairs[-1].sizes:
@@ -290,7 +298,7 @@ class Advisor:
             nodes, result = fitting.nodes, fitting_text(fitting)
         advice = Advice(f"{wait.text}{result}", wait.change.data(), nodes)
         at = len(self._found) + len(self._partial)
-        ranked = _Ranked(10**wait.cost, 0.0, at, advice)
+        ranked = _Ranked(10**wait.cost, 0.0, at, advice, until=found.time)
         if fitting is not None and result and not fitting.is_all:
             self._partial[wait.text] = (-fitting.started, ranked)
             return False

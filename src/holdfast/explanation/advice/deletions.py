@@ -31,7 +31,7 @@ def consider_deletions(advisor: Advisor, pod: PodRecord, row: int) -> None:
             break
     missing = missing_on(snapshot, pod, row)
     if missing:
-        consider_plan_deletions(advisor, plans_on(snapshot, pod, row), row, missing)
+        consider_plan_deletions(advisor, _plans_of_others(snapshot, pod, row), row, missing)
 
 
 def consider_own_deletions(advisor: Advisor, pod: PodRecord) -> None:
@@ -56,7 +56,7 @@ def deletion_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Itera
     yield from reservation_deletions(snapshot, pod, row)
     missing = missing_on(snapshot, pod, row)
     if missing:
-        yield from plan_deletions(snapshot, plans_on(snapshot, pod, row), row, missing)
+        yield from plan_deletions(snapshot, _plans_of_others(snapshot, pod, row), row, missing)
 
 
 def reservation_deletions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Repair]:
@@ -105,6 +105,12 @@ def _of_others(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Rese
         for entry in snapshot.cluster.ledger.reservations.on(row)
         if entry.pod.uid not in own and kind_of_holder(snapshot, entry.reservation) == "Reservation"
     ]
+
+
+def _plans_of_others(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[PlannedReservation]:
+    """Those on a row that the pod may not use once they have started."""
+    own = snapshot.cluster.reservations.matching(pod.cls)
+    return [each for each in plans_on(snapshot, pod, row) if each.reservation.owner_spec_id not in own]
 
 
 def _without_reservations(
