@@ -279,3 +279,112 @@ def test_after_a_restart_the_pod_that_has_the_devices_by_claim_is_named() -> Non
     found = condition(played.find("Reservation", "r"), "Feasible")
     assert found["status"] == "Unknown"
     assert found["message"].endswith(", unless default/user ends by then")
+
+
+# A claim that one pod of the cluster can use, on another node
+
+
+def shared_claim() -> list[Raw]:
+    mode = ["ReadWriteOncePod"]
+    size = {"storage": "1Gi"}
+    named = {"name": "c", "namespace": "default"}
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "v"},
+            "spec": {
+                "accessModes": mode,
+                "capacity": size,
+                "claimRef": {"kind": "PersistentVolumeClaim", **named},
+                "csi": {"driver": "disk.example.com", "volumeHandle": "v"},
+            },
+            "status": {"phase": "Bound"},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**named, "annotations": bound},
+            "spec": {"accessModes": mode, "volumeName": "v", "resources": {"requests": size}},
+            "status": {"phase": "Bound"},
+        },
+    ]
+
+
+def claimant(name: str, on: str, minutes: int | None = None, **more: Any) -> Raw:
+    """A pod with the claim that can only be on this node."""
+    if minutes is not None:
+        run = f"{minutes}m"
+        more |= {"annotations": {"holdfast.io/run-estimate": run}, "runs_for": run}
+    return pod(name, 1, **claiming(on), **more)
+
+
+def claiming(on: str) -> Raw:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    return {"nodeSelector": {"kubernetes.io/hostname": on}, "volumes": [volume]}
+
+
+def claim_plan(name: str, on: str, start: int = 60, **terms: str) -> Raw:
+    annotations = {"holdfast.io/starts-at": format_time(BEGIN + start * 60)}
+    annotations |= {f"holdfast.io/{key.replace('_', '-')}": value for key, value in terms.items()}
+    return reservation(name, 4, name, annotations=annotations, ttl="1h", pod=claiming(on), at="1m")
+
+
+TWO = [node("n0", 8), node("n1", 8), *shared_claim()]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("minutes", "planned", "message", "started"),
+    [
+        (None, ("n1", "Unknown"), "volumes not free at {}, unless default/p ends by then", None),
+        (30, ("n1", "True"), "", HOUR),
+        (65, ("", "False"), "volumes not free at {}; p runs until 2026-01-01T01:05:00Z", HOUR + 300),
+    ],
+)
+def test_a_plan_waits_for_the_end_of_a_pod_elsewhere_that_uses_its_claim(
+    minutes: int | None, planned: tuple[str, str], message: str, started: int | None, restarts: bool
+) -> None:
+    given = [*TWO, claimant("p", "n0", minutes), claim_plan("w", "n1")]
+    restart = [step("5m", restart="scheduler")] if restarts else []
+    played = play(given, restart, until=600)
+    assert plan(played, "w") == planned
+    says = condition(played.find("Reservation", "w"), "Feasible").get("message", "")
+    assert says == (f"n1: {message.format('2026-01-01T01:00:00Z')}" if message else "")
+    found = starts(play(given, restart, until=70 * 60), "w")
+    assert found == ([] if started is None else [(started, "Available")])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("minutes", "bound"), [(None, None), (30, 300), (90, None)])
+def test_a_claim_that_a_reservation_needs_later_is_closed_on_all_nodes(
+    minutes: int | None, bound: int | None, restarts: bool
+) -> None:
+    """But to pods that end by its start."""
+    restart = [step("3m", restart="scheduler")] if restarts else []
+    given = [*TWO, claim_plan("w", "n1"), claimant("p", "n0", minutes, at="5m")]
+    played = play(given, restart, until=61 * 60)
+    assert played.times("p") == [bound]
+    assert starts(played, "w") == [(HOUR, "Available")]
+
+
+@pytest.mark.parametrize(("at", "bound"), [("5m", 300), ("55m", None)])
+def test_a_claim_that_a_drain_is_to_free_is_open_before_it(at: str, bound: int | None) -> None:
+    drained = claim_plan("w", "n1", before_start="Drain", lead="10m")
+    played = play(TWO, drained, claimant("p", "n0", at=at), until=59 * 60)
+    assert played.times("p") == [bound]
+    assert plan(played, "w")[1] == ("True" if bound is None else "Unknown")
+
+
+@pytest.mark.parametrize(("start", "planned"), [(60, ""), (130, "n0")])
+def test_two_plans_on_two_nodes_share_a_claim_one_after_the_other(start: int, planned: str) -> None:
+    played = play(TWO, claim_plan("w1", "n1"), claim_plan("w2", "n0", start), until=600)
+    assert plan(played, "w1") == ("n1", "True")
+    assert plan(played, "w2") == (planned, "True" if planned else "False")
+
+
+def test_a_plan_waits_for_the_end_of_a_reservation_elsewhere_that_has_its_claim() -> None:
+    for length, status in ((50, "True"), (120, "False")):
+        other = reservation("r", 1, "r", ttl=f"{length}m", pod=claiming("n0"))
+        assert plan(play(TWO, other, claim_plan("w", "n1"), until=600), "w")[1] == status

@@ -166,6 +166,9 @@ class Backfill(Action):
             return []
         nodes, planner = round_.cluster.nodes, round_.hold_planner
         in_time = until >= round_.now + estimate
+        if round_.cluster.jobs.planner.needs_claim_of(pod.cls):  # then no row is open to it
+            held = round_.cluster.reservations.starvation_holds.rows()
+            in_time |= ~held[: len(in_time)]
         own = self._own_row(round_, pod)
         if own >= 0:
             in_time[own] = True
@@ -207,9 +210,13 @@ class Backfill(Action):
         return row if list(reservations.starvation_holds.on(row)) == [hold] else -1
 
     def _leave_planned(self, round_: Round, pod: PodRecord, end: float, rows: Bools) -> None:
-        """Takes rows away where the pod would still use capacity that a reservation takes by then."""
+        """Takes rows away where the pod would still use capacity that a reservation takes by then: all
+        of them if it uses a claim that only one pod can use."""
+        planner = round_.cluster.jobs.planner
+        if planner.needs_claim_of(pod.cls, end):
+            rows[:] = False
         for row in round_.cluster.reservations.calendar.rows():
-            if rows[row] and not round_.cluster.jobs.planner.fits_until(row, pod.cls, end):
+            if rows[row] and not planner.fits_until(row, pod.cls, end):
                 rows[row] = False
 
     # Placing

@@ -561,7 +561,9 @@ class CalendarPlanner:
     def _note_next_end(self, planned: PlannedReservation) -> None:
         row = self._nodes.row(planned.node)
         if row is not None:
-            self._next_end = min(self._next_end, self._planner.next_end(row))
+            users = self._planner.users_elsewhere(planned, row)
+            ends = (self._planner.next_end(at) for at in {row, *(pod.row for pod in users)})
+            self._next_end = min(self._next_end, *ends)
 
     # Draining
 

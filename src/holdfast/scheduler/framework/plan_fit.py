@@ -169,9 +169,9 @@ class PlanFits:
                 protected = [pod for pod in refused if pod in needed] or refused
                 return PlanFit("Unknown", f"{node}: {figures}, unless {_are_evicted(protected)}")
         figures = self._figures(planned, short, lacks)
-        unknown = self.without_known_end(row)
         ends = self.ends_by(planned.start)
-        if _covers(short, unknown, ends) and self.has_particular(planned, row, standing, unknown):
+        may_end = _covers(short, self.without_known_end(row), ends)
+        if may_end and self.has_particular(planned, row, standing, self.may_end(planned, row)):
             waited = self._waited_for(planned, row, standing, short, lacks)
             return PlanFit("Unknown", f"{node}: {figures}, unless {_ends_of(waited)}")
         late = self._in_the_way(planned, row, short, lacks)
@@ -182,9 +182,12 @@ class PlanFits:
     ) -> list[str]:
         """What has some of what is missing at the start, in the order in which it ends: pods with a
         known end, and reservations."""
+        releases = self._planner.releases(row)
+        if lacks:
+            releases += self._planner.releases_elsewhere(planned, row)
         found = [
             (each.time, f"{each.pod.ref.name} runs until {format_time(each.time)}")
-            for each in self._planner.releases(row)
+            for each in releases
             if each.pod is not None
             and each.time > planned.start
             and self._helps(planned, row, short, lacks, each.pod)
@@ -292,6 +295,24 @@ class PlanFits:
         known = {each.pod.uid for each in releases if each.pod is not None}
         return [pod for pod in self._planner.ending(row) if pod.uid not in known]
 
+    def may_end(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
+        """The pods on a row that can end, and of which is not known when, and those on other rows that
+        use a claim of the reservation which only one pod can use."""
+        users = self._planner.users_elsewhere(planned, row)
+        if not users:
+            return self.without_known_end(row)
+        known = {
+            each.pod.uid
+            for each in self._planner.releases_elsewhere(planned, row)
+            if each.pod is not None
+        }
+        away = [
+            pod
+            for pod in users
+            if pod.reservation is None and not pod.cls.is_daemon and pod.uid not in known
+        ]
+        return [*self.without_known_end(row), *away]
+
     def ends_by(self, time: float) -> PodEnds:
         return PodEnds(self._planner, self._cluster.ledger.reservations.usage_states, time)
 
@@ -308,7 +329,7 @@ class PlanFits:
         short: Amounts,
         lacks: list[str],
     ) -> WaitedPods:
-        unknown, ends = self.without_known_end(row), self.ends_by(planned.start)
+        unknown, ends = self.may_end(planned, row), self.ends_by(planned.start)
         helping = [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
         if lacks and not self.has_particular(planned, row, standing, helping):
             # A pod may have more particular resources than the reservation that it uses.
@@ -327,7 +348,7 @@ class PlanFits:
     ) -> bool:
         """Whether the end of the pod frees some of what is missing."""
         freed = self.ends_by(planned.start).freed(pod)
-        if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in freed):
+        if pod.row == row and any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in freed):
             return True
         if not lacks or not self._planner.shares(planned, pod.cls, row):
             return False
@@ -396,7 +417,8 @@ class PlanFits:
         short: Amounts,
     ) -> list[PodRecord]:
         """Of these pods, the first first, no more than have what the plan lacks."""
-        chosen = _enough_of(pods, short, self.ends_by(planned.start))
+        there = [pod for pod in pods if pod.row == row]
+        chosen = _enough_of(there, short, self.ends_by(planned.start))
         if self.has_particular(planned, row, standing, chosen):
             return chosen
         more = [pod for pod in pods if pod not in chosen]

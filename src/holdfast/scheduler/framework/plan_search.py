@@ -192,7 +192,7 @@ class PlanSearch:
         if not self._planner.kinds(planned, best):
             return best
         for row in np.argsort(costs, kind="stable")[: int(rows.sum())].tolist():
-            gone = () if certain else self._fits.without_known_end(row)
+            gone = () if certain else self._fits.may_end(planned, row)
             if self._fits.has_particular(planned, row, standing, gone):
                 return int(row)
         return -1

@@ -241,7 +241,7 @@ class CapacityPlanner:
         bounded = [(slot, n) for slot, n in cls.usage if self._limits.is_bounded(slot)]
         if any(free_on(slot, row) - blocked.get(slot, 0) < n for slot, n in bounded):
             return False
-        return not self.is_in_the_way(cls, row, until)
+        return not (self.is_in_the_way(cls, row, until) or self.needs_claim_of(cls, until))
 
     def leaves(self, row: int, wanted: Mapping[int, int], plans: list[PlannedReservation]) -> bool:
         """Whether what is free on the row now is enough for these amounts and for these plans, of what
@@ -313,8 +313,40 @@ class CapacityPlanner:
             for each in there
             if at != row and self.kinds(each, at) & SHARED_BY_NODES
         ]
-        return self._forecast.unmet(
-            row, plans, self.releases(row), [*without, *outranked], guest, others
+        plans = list(plans)
+        releases = self.releases(row)
+        away = [release for each in plans for release in self.releases_elsewhere(each, row)]
+        if away:
+            releases = _in_order(dict.fromkeys([*releases, *away]))
+        return self._forecast.unmet(row, plans, releases, [*without, *outranked], guest, others)
+
+    def users_elsewhere(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
+        """The pods and reserve pods on other rows than this one, for which a reservation is planned,
+        that use a claim of it which only one pod can use."""
+        pod = planned.reservation.pod
+        return self._forecast.users_elsewhere(pod.cls, row) if pod is not None else []
+
+    def releases_elsewhere(self, planned: PlannedReservation, row: int) -> list[ExpectedRelease]:
+        """When those are expected to leave of which that is known."""
+        users = self.users_elsewhere(planned, row)
+        return [
+            release
+            for at in dict.fromkeys(pod.row for pod in users)
+            for release in self.releases(at)
+            if (release.pod or (release.entry.pod if release.entry is not None else None)) in users
+        ]
+
+    def needs_claim_of(self, cls: PodClass, until: float = math.inf, pods_end: bool = False) -> bool:
+        """Whether a reservation that is planned on any node needs a claim which only one pod can use,
+        and which a pod of the class uses until then. With `pods_end` all plans count."""
+        if not cls.volumes:
+            return False
+        return any(
+            (pods_end or each.binds)
+            and each.start < until
+            and each.reservation.pod is not None
+            and self._forecast.sharing(cls, each.reservation.pod.cls)
+            for each in self._calendar
         )
 
     def _gone_by(self, row: int, time: float) -> frozenset[str]:

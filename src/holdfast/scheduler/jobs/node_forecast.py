@@ -109,6 +109,28 @@ class NodeForecast:
         )
         return frozenset(kind for kind, is_used in asked if is_used)
 
+    def sharing(self, cls: PodClass, other: PodClass) -> bool:
+        """Whether pods of both classes use a claim that only one pod can use."""
+        claims = self._volumes.exclusive_claims(cls)
+        return bool(claims) and not claims.isdisjoint(self._volumes.exclusive_claims(other))
+
+    def users_elsewhere(self, cls: PodClass, row: int) -> list[PodRecord]:
+        """The pods and reserve pods on other rows that use claims of the class which only one pod can
+        use."""
+        rows: set[int] = set()
+        for key in self._volumes.exclusive_claims(cls):
+            rows.update(self._volumes.claim_uses.rows(key))
+        ledger = self._ledger
+        return [
+            pod
+            for at in sorted(rows - {row})
+            for pod in (
+                *ledger.pods.get(at, {}).values(),
+                *(entry.pod for entry in ledger.reservations.on(at)),
+            )
+            if self.sharing(cls, pod.cls)
+        ]
+
     def unmet(
         self,
         row: int,
@@ -229,7 +251,7 @@ class _Play:
 
     def _leave(self, who: PodRecord | ReservationEntry | None) -> None:
         pod = who.pod if isinstance(who, ReservationEntry) else who
-        if pod is None or pod.row != self._row:
+        if pod is None or pod.row < 0:
             return
         if pod.reservation is not None:
             self._ledger.release(pod)

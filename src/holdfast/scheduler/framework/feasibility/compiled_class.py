@@ -472,7 +472,8 @@ def add_planned_volumes_filter(
     cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
 ) -> list[Version]:
     """As `add_calendar_filter`, of planned reservations with volumes, for a class with volumes: the
-    same class without volumes is compared with what else is planned."""
+    same class without volumes is compared with what else is planned. A claim that only one pod can use
+    is kept for a reservation on whichever node it is planned."""
     calendar, planner, nodes = cluster.reservations.calendar, cluster.jobs.planner, cluster.nodes
     if calendar and (not cls.is_planned or cls.id in calendar.late):
 
@@ -482,7 +483,12 @@ def add_planned_volumes_filter(
                 return False
             return planner.is_in_the_way(cls, row, pods_end=cls.pre_allocation)
 
+        def needs_claim() -> bool:
+            return not cls.is_planned and planner.needs_claim_of(cls, pods_end=cls.pre_allocation)
+
         def barred(view: View) -> Cells:
+            if needs_claim():
+                return view.full(True)
             if isinstance(view.rows, int):
                 return bars(view.rows)
             found = np.zeros(nodes.capacity, dtype=np.bool_)
@@ -496,7 +502,7 @@ def add_planned_volumes_filter(
         def reasons(view: View) -> list[Reason]:
             return [Reason(PLANNED, barred(view))]
 
-        _insert(Filter(passes, reasons, Scope.USAGE), profile, filters)
+        _insert(Filter(passes, reasons, Scope.USAGE, version=needs_claim), profile, filters)
     return [Settled(lambda: (bool(calendar), cls.id in calendar.late))]
 
 

@@ -68,6 +68,8 @@ STORAGE_KINDS: tuple[type[Object], ...] = (
     VolumeAttachment,
 )
 
+_NO_CLAIMS: frozenset[ClaimKey] = frozenset()
+
 
 class VolumeManager:
     """All storage objects, the volumes in use on each row, and the assumed bindings."""
@@ -168,6 +170,14 @@ class VolumeManager:
         if key not in self._identities:
             self._identities[key] = self._identify(key, claim)
         return self._identities[key]
+
+    def exclusive_claims(self, cls: PodClass) -> frozenset[ClaimKey]:
+        """The ReadWriteOncePod claims of a class: only one pod of the cluster can use each."""
+        if not cls.volumes:
+            return _NO_CLAIMS
+        used = (use.key for use in self.wanted(cls).claims)
+        known = ((key, self.claim(key)) for key in used)
+        return frozenset(key for key, claim in known if claim and ONE_POD in claim.spec.access_modes)
 
     def is_claimed(self, cls: PodClass, row: int, ours: Sequence[PodClass]) -> bool:
         """Whether a reserve pod on the row cannot have its volumes: another pod uses a disk that cannot
