@@ -67,8 +67,8 @@ class Holder:
     """The object is a reservation for the same owners."""
 
 
-END_PODS = "EndPods"
-"""The action of changes that end pods of others."""
+END_PODS, ALLOW_PREEMPTION = "EndPods", "AllowPreemption"
+"""The actions of changes that end pods of others, and of those by which a pod may do so."""
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class Advice:
 
     @property
     def ends_pods(self) -> bool:
-        """Whether pods of others have to end for it."""
-        return END_PODS in self.change["actions"]
+        """Whether pods of others have to end for it, and that is what it is about."""
+        return not {END_PODS, ALLOW_PREEMPTION}.isdisjoint(self.change["actions"])
 
 
 @dataclass(slots=True)

@@ -52,11 +52,18 @@ from holdfast.explanation.facts.workload_dry_runs import (
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.pod_sizes import Sizes
-from holdfast.explanation.repairs.repair import Repair, edits_migration
+from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
-from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete
+from holdfast.snapshot.cluster_changes import (
+    DELETE,
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    delete,
+)
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
 
 MOST_ADVICE = 5
@@ -84,6 +91,8 @@ class _Ranked(NamedTuple):
     """The most that is requested, by resource, if nothing else is changed."""
     until: float | None = None
     """When what is waited for will have happened; None for another change."""
+    harm: tuple[int, int] = (0, 0)
+    """The highest priority of the pods of others that end for it, and how many these are."""
 
     @property
     def actions(self) -> Actions:
@@ -142,6 +151,8 @@ class Advisor:
         """Changes with which some pods of the workload start, the most pods first."""
         self.partial_resizes: list[Repair] = []
         """Smaller requests with which some pods of the workload start."""
+        self._some_start: list[tuple[int, tuple[Repair, ...], tuple[Repair, ...]]] = []
+        """How many pods of the workload start with changes, if not all: those before, and these."""
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
         self.helpful: list[Repair] = []
@@ -167,24 +178,49 @@ class Advisor:
         workload start. Ending pods is left out where another change helps as many pods, combinations
         of changes where one change helps, smaller requests where larger ones help, and changes that
         another advice makes too."""
-        helping = self._found.values()
-        ranked = _in_order([each for each in helping if not each.ends_pods] or helping)
+        ranked = _in_order(_least_harmful(list(self._found.values())))
         ranked = [each for each in ranked if not any(map(each.asks_less_than, ranked))]
-        kinds = {each.actions for each in ranked}
-        best: dict[Actions, _Ranked] = {}
-        partial = sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank))
-        most = min((count for count, each in partial if not each.ends_pods), default=0)
-        for count, each in partial:
-            if not each.ends_pods or (not ranked and count < most):
-                best.setdefault(each.actions, each)
-        ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
-        if any(len(each.actions) == 1 for each in ranked):
-            ranked = [each for each in ranked if len(each.actions) == 1]
+        is_single = any(len(each.actions) == 1 for each in ranked)
+        ranked = [each for each in ranked if len(each.actions) == 1 or not is_single]
+        ranked += self._best_partial(ranked)[:_MOST_PARTIAL]
         found: list[_Ranked] = []
         for each in ranked:
             if not any(map(each.is_like, found)):
                 found.append(each)
         return [each.advice for each in found[:MOST_ADVICE]]
+
+    def _best_partial(self, for_all: list[_Ranked]) -> list[_Ranked]:
+        """Of each kind of change with which some pods of the workload start, that with which the most
+        do, unless it is part of a combination with which more do. Combinations are left out if one
+        change helps as many, and ending pods if anything else does."""
+        partial = sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank))
+        most = min((count for count, each in partial if not each.ends_pods), default=0)
+        best = list(for_all)
+        for count, each in partial:
+            is_known = any(set(other.actions).issuperset(each.actions) for other in best)
+            is_longer = len(each.actions) > 1 and any(len(other.actions) == 1 for other in best)
+            if (
+                not is_known
+                and not is_longer
+                and (not each.ends_pods or (not for_all and count < most))
+            ):
+                best.append(each)
+        return best[len(for_all) :]
+
+    @property
+    def is_for_some(self) -> bool:
+        """Whether what helps without ending pods of others helps some pods of the workload only."""
+        return self.is_harmless and all(each.ends_pods for each in self._found.values())
+
+    @property
+    def most_start(self) -> tuple[int, tuple[Repair, ...]]:
+        """Changes with which the most pods of the workload start, if not all, and how many."""
+        found = [
+            (count, made)
+            for count, before, made in self._some_start
+            if before == self.before and not any(each.cost == EVICT for each in made)
+        ]
+        return max(found, key=lambda each: each[0], default=(0, ()))
 
     @property
     def is_harmless(self) -> bool:
@@ -265,9 +301,11 @@ class Advisor:
         advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
         sizes = repairs[-1].sizes if len(repairs) == 1 else {}
         at = len(self._found) + len(self._partial)
-        ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until)
+        harm = self._harm(change, start)
+        ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until, harm)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
+            self._some_start.append((fitting.started, self.before, repairs[len(self.before) :]))
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
@@ -278,6 +316,14 @@ class Advisor:
         self.helpful.append(helpful)
         self._found[text] = ranked
         return True
+
+    def _harm(self, change: ClusterChange, start: Start) -> tuple[int, int]:
+        """The highest priority of the pods that end, and how many these are."""
+        known = self.snapshot.cluster.pod
+        deleted = [each for each in change.objects if each.info is POD and each.operation == DELETE]
+        ended = [known(each.namespace, each.name) for each in deleted if not each.follows]
+        pods = [*start.victims, *(each for each in ended if each is not None)]
+        return max((each.cls.priority for each in pods), default=0), len(pods)
 
     def _result(self, fitting: Fitting, change: ClusterChange) -> str:
         """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
@@ -548,6 +594,16 @@ def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:
     for each in sorted(found, key=lambda each: each.at):
         first.setdefault(each.actions, each.at)
     return sorted(found, key=lambda each: (each.cost, first[each.actions], *each.rank))
+
+
+def _least_harmful(found: list[_Ranked]) -> list[_Ranked]:
+    """What ends no pods of others; otherwise what ends the fewest and least important ones, by the
+    scheduler rather than by hand."""
+    if gentle := [each for each in found if not each.ends_pods]:
+        return gentle
+    least = min((each.harm for each in found), default=(0, 0))
+    found = [each for each in found if each.harm == least]
+    return [each for each in found if END_PODS not in each.actions] or found
 
 
 def _lost(repairs: tuple[Repair, ...]) -> float:

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.preemption_limits import (
-    PRIORITY_CLASS,
-    budget_violations,
-    victims_of,
-)
+from holdfast.explanation.facts.own_starts import evicting_start
+from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS, budget_violations
 from holdfast.explanation.repairs.repair import DELETE_RESERVATION, Repair, repair, spec_changes
-from holdfast.explanation.verdicts import Subject, place
+from holdfast.explanation.report import ALLOW_PREEMPTION
+from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, applied, create
@@ -21,23 +19,15 @@ _NEVER, _LOWER = "Never", "PreemptLowerPriority"
 def consider_preempting(advisor: Advisor, pod: PodRecord) -> list[str]:
     """Proposes that the pod, or the members of its gang, may preempt: what they then end is of lower
     priority. Returns facts about disruption budgets that this would violate."""
-    if advisor.subject.info is not POD:
-        return []
-    for each in _preempting(advisor.snapshot, pod):
+    snapshot = advisor.snapshot
+    for each in _preempting(snapshot, pod) if advisor.subject.info is POD else ():
         if advisor.propose(each):
-            with applied(advisor.snapshot, each.change.objects):
-                return list(_violations(advisor.snapshot, advisor.subject))
+            if not any(ALLOW_PREEMPTION in made.change["actions"] for made in advisor.advice):
+                return []
+            with applied(snapshot, each.change.objects):
+                victims = evicting_start(snapshot, advisor.goal).victims
+                return list(budget_violations(snapshot, victims))
     return []
-
-
-def _violations(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[str]:
-    pod, scheduler = subject.record(snapshot), snapshot.scheduler
-    if pod is None or snapshot.cluster.jobs.of(pod) is not None:
-        return
-    placing = place(scheduler, pod)
-    if placing.message and placing.column.rejected is None:
-        nomination = scheduler.preemption.post_filter(placing.profile, pod, placing.column)
-        yield from budget_violations(snapshot, victims_of(snapshot, nomination))
 
 
 def _preempting(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair]:
@@ -100,4 +90,4 @@ def _edited(
     objects = [
         change for each in pods for change in spec_changes(snapshot, Subject.of(each), lambda _: body)
     ]
-    return repair(text, "AllowPreemption", [*before, *objects], DELETE_RESERVATION)
+    return repair(text, ALLOW_PREEMPTION, [*before, *objects], DELETE_RESERVATION)

@@ -49,6 +49,8 @@ class Start(NamedTuple):
     start."""
     evicts: bool = False
     """Whether it preempts or reclaims."""
+    victims: tuple[PodRecord, ...] = ()
+    """The pods that end for it then."""
 
 
 NO_START = Start([])
@@ -209,7 +211,8 @@ def _of_play(snapshot: ClusterSnapshot, play: Play) -> Start:
         text = " and ".join(_evictions(snapshot, play))
     if _is_following(play):
         text = f"once {_made_text(snapshot, play.first)}, {text}"
-    return Start(play.nodes, text, bool(play.own))
+    victims = (*play.victims(PREEMPTED), *play.victims(RECLAIMED))
+    return Start(play.nodes, text, bool(play.own), victims)
 
 
 def _evictions(snapshot: ClusterSnapshot, play: Play) -> Iterable[str]:
@@ -268,10 +271,16 @@ def _evicting(snapshot: ClusterSnapshot, goal: Goal) -> Start:
         return _preempting_reservations(snapshot, nomination)
     if not nomination.node:
         return NO_START
-    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
-    victims = [known for uid in uids if (known := snapshot.cluster.pods.get(uid)) is not None]
+    victims = victims_of(snapshot, nomination)
     whom = pods_text(victims) if victims else "pods of lower priority"
-    return Start([nomination.node], f"it preempts {whom} on {nomination.node}", True)
+    return Start([nomination.node], f"it preempts {whom} on {nomination.node}", True, tuple(victims))
+
+
+def victims_of(snapshot: ClusterSnapshot, nomination: Nomination) -> list[PodRecord]:
+    """The pods that are preempted for the nomination."""
+    known = snapshot.cluster.pods
+    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
+    return [known[uid] for uid in uids if uid in known]
 
 
 def _preempting_reservations(snapshot: ClusterSnapshot, nomination: Nomination) -> Start:

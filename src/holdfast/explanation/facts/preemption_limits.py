@@ -1,6 +1,6 @@
 """Why a pod does not preempt others: although their priority is lower, or because it is not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import DISABLE_PREEMPTIBLE, NO, PREEMPTABLE
@@ -11,11 +11,9 @@ from holdfast.explanation.facts.own_starts import evicting_start
 from holdfast.explanation.phrases import job_text, pods_text
 from holdfast.explanation.report import Holder
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on
-from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import FITS
-from holdfast.scheduler.framework.interface import Nomination
 from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
@@ -75,17 +73,10 @@ def preemption_limits(
         yield "a pod preempts no reservations, whatever its priority"
 
 
-def victims_of(snapshot: ClusterSnapshot, nomination: Nomination) -> list[PodRecord]:
-    """The pods that are preempted for the nomination."""
-    known = snapshot.cluster.pods
-    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
-    return [known[uid] for uid in uids if uid in known]
-
-
-def budget_violations(snapshot: ClusterSnapshot, victims: list[PodRecord]) -> Iterator[str]:
+def budget_violations(snapshot: ClusterSnapshot, victims: Sequence[PodRecord]) -> Iterator[str]:
     """The disruption budgets that preempting these pods violates."""
     budgets = DisruptionBudgets(snapshot.cluster)
-    violating, _ = budgets.split(victims)
+    violating, _ = budgets.split(list(victims))
     for budget in budgets.violated_by(violating):
         pods = pods_text([pod for pod in violating if budget.protects(pod)])
         yield f"{budget.text}, and protects {pods}: preemption prefers other pods, but may violate it"

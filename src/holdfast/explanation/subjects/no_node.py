@@ -49,12 +49,8 @@ from holdfast.explanation.facts.matching_reservations import (
 )
 from holdfast.explanation.facts.near_owners import near_owners
 from holdfast.explanation.facts.own_reservations import waiting_for
-from holdfast.explanation.facts.own_starts import lost_text
-from holdfast.explanation.facts.preemption_limits import (
-    budget_violations,
-    preemption_limits,
-    victims_of,
-)
+from holdfast.explanation.facts.own_starts import lost_text, victims_of
+from holdfast.explanation.facts.preemption_limits import budget_violations, preemption_limits
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.phrases import amounts_text, job_text, pods_text
 from holdfast.explanation.repairs.details import details_of, terminating_on
