@@ -627,7 +627,8 @@ def test_pods_of_a_daemon_set_are_grouped_by_what_their_nodes_lack() -> None:
     daemon_set = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
     report = explain(snapshot_of(world), daemon_set)
     assert report.summary == (
-        "1 of 4 pods have a node. 3 pending: Each can only run on its own node: too little cpu."
+        "1 of 4 pods have a node. 3 pending, for different reasons; 2 of them: Each can only run on "
+        "its own node: too little cpu."
     )
     assert [(each.state, each.reason, each.pods) for each in report.pods] == [
         (

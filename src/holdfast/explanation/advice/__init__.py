@@ -24,6 +24,7 @@ preemption_policies   pods whose preemptionPolicy is Never
 reclaim_repairs       changes with which capacity is reclaimed
 removals              constraints that can be removed from a pod
 repair_search         which changes are tried, and combinations of them
+replica_repairs       changes that together let more pods of a workload start
 reservation_repairs   changes that make a matching reservation usable
 rollouts              a Deployment whose new pods wait for its old ones
 smaller_requests      smaller requests and limits

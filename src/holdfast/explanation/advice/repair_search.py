@@ -60,6 +60,7 @@ from holdfast.explanation.advice.removals import (
     consider_other_places,
     consider_unmet_requirements,
 )
+from holdfast.explanation.advice.replica_repairs import consider_rest
 from holdfast.explanation.advice.reservation_repairs import reservation_repairs
 from holdfast.explanation.advice.smaller_requests import (
     merged_sizes,
@@ -138,6 +139,7 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
     short = shortages(snapshot, pod)
     groups = _by_reason(advisor, placing, short)
     nearest = _consider_single(advisor, pod, groups, short)
+    consider_rest(advisor, pod)
     if not advisor.is_harmless:
         consider_other_places(snapshot, advisor.subject, pod, advisor)
     if not advisor.helps_all:
@@ -146,13 +148,13 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
         _consider_combinations(advisor, groups, with_evictions=False)
     if not advisor.is_harmless:
         consider_limit_ratios(advisor, pod, nearest)
-    violations = consider_preempting(advisor, pod) if not advisor.is_harmless else []
     if not advisor.advice:
         consider_evictions_for_own(advisor, pod)
     if not advisor.advice:
         consider_evictions(advisor, pod, nearest)
     if not advisor.advice:
         _consider_combinations(advisor, groups, with_evictions=True)
+    violations = consider_preempting(advisor, pod) if not advisor.is_harmless else []
     return [*violations, *(budget_facts(advisor, pod, nearest) if not advisor.advice else [])]
 
 

@@ -110,6 +110,14 @@ def uncreated_replicas(snapshot: ClusterSnapshot, subject: Subject, others: int)
     ]
 
 
+def waiting_replicas(snapshot: ClusterSnapshot, subject: Subject) -> int:
+    """How many pods of the workload wait, itself and those that are yet to be created among them."""
+    others = siblings(snapshot, subject)
+    records = [each.record(snapshot) for each in others]
+    waiting = sum(pod is not None and pod.row < 0 for pod in records)
+    return 1 + waiting + len(uncreated_replicas(snapshot, subject, len(others)))
+
+
 def replicas_that_start(
     snapshot: ClusterSnapshot, subject: Subject, others: list[Subject], change: ClusterChange
 ) -> Fitting | None:

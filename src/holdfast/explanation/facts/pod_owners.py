@@ -43,14 +43,24 @@ def workload_of(snapshot: ClusterSnapshot, raw: Raw) -> PodOwner | None:
     if info is None or info.api_version != owner.get("apiVersion"):
         return None
     found = snapshot.find(info, owner["name"], namespace)
-    template = ((found or {}).get("spec") or {}).get("template") or {}
-    spec = template.get("spec") or {}
+    spec = _spec_of_pods(found)
     above = controller_of(found or {"metadata": {}})
     if info.kind == "ReplicaSet" and above.get("kind") == "Deployment":
-        return PodOwner(_TEMPLATED["Deployment"], above["name"], namespace, spec)
+        deployment = _TEMPLATED["Deployment"]
+        known = snapshot.find(deployment, above["name"], namespace)
+        return PodOwner(deployment, above["name"], namespace, _spec_of_pods(known) or spec)
     if info.kind == "Job" and above.get("kind") == CRON_JOB.kind:
-        return PodOwner(CRON_JOB, above["name"], namespace, spec)
+        known = snapshot.find(CRON_JOB, above["name"], namespace)
+        jobs = ((known or {}).get("spec") or {}).get("jobTemplate")
+        return PodOwner(CRON_JOB, above["name"], namespace, _spec_of_pods(jobs) or spec)
     return PodOwner(info, owner["name"], namespace, spec)
+
+
+def _spec_of_pods(workload: Raw | None) -> Raw:
+    """The spec in the template of a workload; empty if it is not known."""
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    found: Raw = template.get("spec") or {}
+    return found
 
 
 def _of_jobs(spec: Raw) -> Raw:

@@ -251,9 +251,11 @@ def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
             )
 
 
-def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, tuple[int, int, int]]:
-    """Of resources whose limits would exceed what a node allows: the pod's limit, the sum there, and
-    the maximum. What a reservation of its own holds is not counted."""
+def limits_on(
+    snapshot: ClusterSnapshot, pod: PodRecord, row: int, count: int = 1
+) -> dict[str, tuple[int, int, int]]:
+    """Of resources whose limits would exceed what a node allows with so many such pods: the pod's
+    limit, the sum there, and the maximum. What a reservation of its own holds is not counted."""
     cluster = snapshot.cluster
     found = {}
     for resource, counted in cluster.classes.counted.items():
@@ -261,7 +263,7 @@ def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, 
         allowed = min((most(resource, row) for most in cluster.limits.ceilings), default=0)
         own_left = (entry.left(counted.slot) for entry in own_entries(snapshot, pod, row))
         there = cluster.nodes.claimed.item(counted.slot, row) - max(own_left, default=0)
-        if own and there + own > allowed:
+        if own and there + count * own > allowed:
             found[resource] = (own, there, allowed)
     return found
 

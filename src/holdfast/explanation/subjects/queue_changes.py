@@ -18,7 +18,7 @@ from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.advice.smaller_requests import resize
 from holdfast.explanation.facts.capacity import requested
 from holdfast.explanation.facts.expected_ends import ExpectedEnd
-from holdfast.explanation.facts.other_pods import siblings, uncreated_replicas
+from holdfast.explanation.facts.other_pods import waiting_replicas
 from holdfast.explanation.facts.reclaimed_capacity import QUEUE
 from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.phrases import amounts_text, in_time
@@ -76,7 +76,7 @@ def _consider_limits(
 ) -> None:
     """Changes of the queue for all pods of the workload that wait, and for the pods. If the smallest
     members of a gang do not start with this, changes of the queue for all of them."""
-    count = _waiting_replicas(snapshot, subject)
+    count = waiting_replicas(snapshot, subject)
     for each in _repairs_for(snapshot, subject, pods[:1] * count, advisor) if count > 1 else ():
         advisor.propose(each)
     if _consider_after_terminations(snapshot, pods, advisor):
@@ -160,7 +160,7 @@ def consider_queue_after(
     advisor: Advisor,
 ) -> None:
     """Changes of the queue, and what opens a node, after some that are not enough by themselves."""
-    count = _waiting_replicas(snapshot, subject)
+    count = waiting_replicas(snapshot, subject)
     with applied(snapshot, [change for each in before for change in each.change.objects]):
         records = [Subject.of(each).record(snapshot) for each in pods]
         changed = [each for each in records if each is not None]
@@ -180,14 +180,6 @@ def consider_queue_after(
             with advisor.about(subject, *before, *more):
                 consider_estimate(snapshot, subject, pod, placing, advisor)
                 consider_nodes(advisor, placing)
-
-
-def _waiting_replicas(snapshot: ClusterSnapshot, subject: Subject) -> int:
-    """How many pods of the workload wait, itself and those that are yet to be created among them."""
-    others = siblings(snapshot, subject)
-    records = [each.record(snapshot) for each in others]
-    waiting = sum(pod is not None and pod.row < 0 for pod in records)
-    return 1 + waiting + len(uncreated_replicas(snapshot, subject, len(others)))
 
 
 def queue_repairs(
