@@ -122,7 +122,7 @@ class ClusterChange:
         )
 
     def data(self) -> Raw:
-        parts = [part for each in self.objects for part in each.split()]
+        parts = _edits_together([part for each in self.objects for part in each.split()])
         found: dict[str, Any] = {
             "actions": list(self.actions),
             "objects": [each.data() for each in parts if not each.follows],
@@ -134,6 +134,30 @@ class ClusterChange:
             for each in found["objects"]:  # nobody has to delete what ends by itself
                 each["operation"] = each["operation"].replace(DELETE, "end")
         return found
+
+
+def _edits_together(changes: Iterable[ObjectChange]) -> list[ObjectChange]:
+    """With one patch for all that are made of an object: each edit of a template begins a rollout."""
+    found: list[ObjectChange] = []
+    edits: dict[tuple[KindInfo, str, str, str, bool], int] = {}
+    for each in changes:
+        key = each.info, each.namespace, each.name, each.subresource, each.follows
+        if each.operation != PATCH:
+            edits = {known: at for known, at in edits.items() if known[:3] != key[:3]}
+        elif key in edits:
+            first = found[edits[key]]
+            found[edits[key]] = first._replace(body=one_patch(first.body, each.body))
+            continue
+        else:
+            edits[key] = len(found)
+        found.append(each)
+    return found
+
+
+def one_patch(first: Raw, then: Raw) -> Raw:
+    """One merge patch for two, the second of which was made from what the first one changes."""
+    nested = {key for key in then if isinstance(then[key], dict) and isinstance(first.get(key), dict)}
+    return {**first, **then, **{key: one_patch(first[key], then[key]) for key in nested}}
 
 
 @contextmanager

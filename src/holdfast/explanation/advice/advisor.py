@@ -8,7 +8,7 @@ modules whose names begin with `consider`.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from types import MappingProxyType
@@ -48,6 +48,7 @@ from holdfast.explanation.facts.workload_dry_runs import (
     edits_strategy,
     others_wait,
     parts_of,
+    parts_of_new,
     unchanged_run,
 )
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
@@ -56,12 +57,14 @@ from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
 from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
+from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_changes import (
     DELETE,
     PATCH,
     ClusterChange,
     ObjectChange,
     applied,
+    create,
     delete,
 )
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
@@ -135,7 +138,10 @@ class Advisor:
         subject: Subject,
         goal: Goal | None = None,
         counts_evictions: bool | None = None,
+        created: Sequence[Raw] = (),
     ) -> None:
+        """The pods in `created` do not exist before the change: the subject, and the others that its
+        workload would have."""
         self.snapshot = snapshot
         self._counts_evictions = counts_evictions
         self.goal: Goal = goal or subject
@@ -155,6 +161,10 @@ class Advisor:
         """How many pods of the workload start with changes, if not all: those before, and these."""
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
+        self._created = [create(POD, raw, follows=True) for raw in created[1:]]
+        if created:
+            self._siblings = [Subject(POD, each.name, each.namespace) for each in self._created]
+            self._parts = parts_of_new(snapshot, created[0])
         self.helpful: list[Repair] = []
         """The changes that help, those made together as one."""
         self.takers: dict[str, None] = {}
@@ -422,6 +432,8 @@ class Advisor:
         return Fitting(0, len(records), [], running, running)
 
     def _with_deletions(self, change: ClusterChange) -> tuple[ClusterChange, str]:
+        if self._created:
+            return change, ""
         raws = [each.raw(self.snapshot) for each in self._siblings]
         pending = [raw for raw in raws if not raw["spec"].get("nodeName")]
         return with_deletions(self.snapshot, change, pending)
@@ -438,7 +450,7 @@ class Advisor:
             return Start(nodes, f"it fits {few(nodes, _NODES)}"), None
         unchanged = self._unchanged
         with ExitStack() as stack:
-            before = stack.enter_context(replaced(snapshot, change.objects))
+            before = stack.enter_context(replaced(snapshot, (*change.objects, *self._created)))
             stack.enter_context(at_time(snapshot, change.until))
             is_pod = not isinstance(goal, Subject) or goal.info is POD
             if is_pod and change.until is None:

@@ -38,6 +38,7 @@ from holdfast.machinery.schema import read_object
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import (
+    CREATE,
     DELETE,
     PATCH,
     ClusterChange,
@@ -137,9 +138,16 @@ def parts_of(snapshot: ClusterSnapshot, subject: Subject) -> WorkloadParts | Non
     if pod is None or snapshot.cluster.jobs.of(pod) is not None:
         return None
     found = _workload_of(snapshot, subject.raw(snapshot))
-    if found is None:
-        return None
-    info, workload = found
+    return _workload_parts(snapshot, *found) if found is not None else None
+
+
+def parts_of_new(snapshot: ClusterSnapshot, pod: Raw) -> WorkloadParts | None:
+    """The workload of a pod that does not exist yet."""
+    found = _workload_of(snapshot, pod)
+    return _workload_parts(snapshot, *found) if found is not None else None
+
+
+def _workload_parts(snapshot: ClusterSnapshot, info: KindInfo, workload: Raw) -> WorkloadParts | None:
     spec = workload.get("spec") or {}
     inner = (spec.get("template") or {}).get("spec") or {}
     if not inner or inner.get("resourceClaims") or wanted_replicas(workload) > _MOST_PODS:
@@ -399,9 +407,16 @@ class _DryRun(WorkloadControllers):
 
     def _is_left_to_controllers(self, change: ObjectChange) -> bool:
         is_own = (change.namespace, change.name) in self._names
+        if change.info is POD and change.operation == CREATE:
+            is_own |= self._is_owned(change.body)
         if change.info is not POD or not is_own:
             return change.info is self._parts.info and change.name == self._top.name
         return change.follows or self._snapshot.is_hypothetical
+
+    def _is_owned(self, pod: Raw) -> bool:
+        owner = controller_of(pod)
+        is_named = (owner.get("kind"), owner.get("name")) == (self._top.kind, self._top.name)
+        return is_named and (pod["metadata"].get("namespace") or "") == self._namespace
 
     def _read(self) -> Iterator[Raw]:
         """What the controllers and the creation of pods depend on."""

@@ -15,12 +15,11 @@ from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.facts.pod_owners import CRON_JOB, controller_of
 from holdfast.explanation.phrases import in_time
 from holdfast.explanation.report import Advice, Report, few
-from holdfast.explanation.subjects.pods import explain_pod
-from holdfast.explanation.subjects.uncreated_pods import pod_of_template
-from holdfast.explanation.subjects.workloads import explain_workload
+from holdfast.explanation.subjects.uncreated_pods import pods_of_template, wanted_pods
+from holdfast.explanation.subjects.workloads import explain_workload, explained_new_pods
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_changes import applied, create, patch
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 JOB = KINDS["batch/v1", "Job"]
 _MANY = 100
@@ -263,22 +262,17 @@ def _starts_next(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> bool:
         },
         "spec": job["spec"],
     }
-    pod = pod_of_template(made)
-    by = {"apiVersion": JOB.api_version, "kind": JOB.kind, "name": name, "uid": name}
-    pod["metadata"]["ownerReferences"] = [{**by, "controller": True}]
-    before, snapshot.is_hypothetical = snapshot.is_hypothetical, True
-    try:
-        with _with_jobs(snapshot, [made]), applied(snapshot, [create(POD, pod)]):
-            found = explain_pod(snapshot, pod)
-    finally:
-        snapshot.is_hypothetical = before
-    if found.ranked:
-        report.details += found.details
+    pods = pods_of_template(snapshot, made, wanted_pods(made))
+    if not pods:
         return True
-    report.details.append(f"if it ran now, its pods would be pending: {found.summary}")
+    with _with_jobs(snapshot, [made]):
+        found = explained_new_pods(snapshot, pods)
+    report.details += [f"if it ran now, {found.pending}"] if found.pending else []
     report.details += found.details
+    if found.report is None:
+        return True
     report.advice += found.advice
-    report.nodes, report.would_say = found.nodes, found.would_say
+    report.nodes, report.would_say = found.report.nodes, found.report.would_say
     return False
 
 

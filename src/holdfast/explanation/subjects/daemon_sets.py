@@ -57,11 +57,7 @@ def _reasons(placing: NodeVerdicts) -> list[ExplainedReason]:
 def _pod_of(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[tuple[Raw, NodeVerdicts | None]]:
     """A pod as the controller would create it, for no node in particular, and the verdicts for it; none
     if it is rejected whatever the node."""
-    metadata, pod = raw["metadata"], pod_of_template(raw)
-    owner = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "controller": True}
-    pod["metadata"]["ownerReferences"] = [
-        {**owner, "name": metadata["name"], "uid": metadata.get("uid") or ""}
-    ]
+    pod = pod_of_template(raw)
     pod["spec"]["tolerations"] = tolerations_of(pod["spec"])
     before, snapshot.is_hypothetical = snapshot.is_hypothetical, True
     try:

@@ -1,19 +1,17 @@
 """Pods of a workload that its controller cannot create: what the API server answered, and
 PriorityClasses that do not exist."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.similar_names import did_you_mean, nearest
-from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS
 from holdfast.explanation.repairs.repair import Repair, repair
-from holdfast.explanation.report import Advice
-from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
+_MOST_PODS = 500
 _FAILURE = "ReplicaFailure"
 _BUILT_IN = ("system-node-critical", "system-cluster-critical")
 
@@ -40,21 +38,14 @@ def priority_class_text(snapshot: ClusterSnapshot, name: str) -> str:
     return f"there is no PriorityClass {name}{did_you_mean(name, [*known, *_BUILT_IN])}"
 
 
-def consider_priority_class(snapshot: ClusterSnapshot, workload: Raw, name: str) -> list[Advice]:
-    """Another PriorityClass, or a new one, if a pod of the template would then be scheduled."""
-    pod = pod_of_template(workload)
-    del pod["spec"]["priorityClassName"]
+def priority_classes(snapshot: ClusterSnapshot, workload: Raw, name: str) -> Iterator[Repair]:
+    """Another PriorityClass for the workload, or a new one of this name."""
     info = KINDS[workload["apiVersion"], workload["kind"]]
-    advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], pod["metadata"]["namespace"]))
-
-    def proposed(text: str, action: str, change: ObjectChange) -> Repair:
-        return repair(text, action, [change, create(POD, pod, follows=True)])
-
     known = [each["metadata"]["name"] for each in snapshot.all(PRIORITY_CLASS)]
     for near in nearest(name, [*known, *_BUILT_IN]):
         body = {"spec": {"template": {"spec": {"priorityClassName": near}}}}
         text = f"name the PriorityClass {near} instead of {name}"
-        advisor.propose(proposed(text, "UsePriorityClass", patch(info, workload, body)))
+        yield repair(text, "UsePriorityClass", [patch(info, workload, body)])
     made = {
         "apiVersion": PRIORITY_CLASS.api_version,
         "kind": "PriorityClass",
@@ -62,13 +53,52 @@ def consider_priority_class(snapshot: ClusterSnapshot, workload: Raw, name: str)
         "value": 0,
     }
     text = f"create the PriorityClass {name} (tried with value 0)"
-    advisor.propose(proposed(text, "CreatePriorityClass", create(PRIORITY_CLASS, made)))
-    return advisor.advice
+    yield repair(text, "CreatePriorityClass", [create(PRIORITY_CLASS, made)])
+
+
+def wanted_pods(workload: Raw, there: int = 0) -> int:
+    """How many pods its controller would create beside those that are there; of a DaemonSet, one."""
+    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    if workload["kind"] == "DaemonSet":
+        return 1
+    if workload["kind"] != "Job":
+        replicas = spec.get("replicas")
+        return min(max(1, (1 if replicas is None else int(replicas)) - there), _MOST_PODS)
+    count = spec.get("parallelism")
+    count = 1 if count is None else int(count)
+    if (completions := spec.get("completions")) is not None:
+        count = min(count, int(completions) - int(status.get("succeeded") or 0))
+    return min(max(0, count - there), _MOST_PODS)
+
+
+def pods_of_template(snapshot: ClusterSnapshot, workload: Raw, count: int) -> list[Raw]:
+    """So many pods as the controller of the workload would create them."""
+    pod = pod_of_template(workload)
+    name = str(pod["spec"].get("priorityClassName") or "")
+    known = {each["metadata"]["name"]: each for each in snapshot.all(PRIORITY_CLASS)}
+    if (priority := known.get(name)) is not None:
+        policy = priority.get("preemptionPolicy") or "PreemptLowerPriority"
+        pod["spec"] |= {"priority": int(priority.get("value") or 0), "preemptionPolicy": policy}
+    if count == 1:
+        return [pod]
+    metadata = pod["metadata"]
+    return [
+        {
+            **pod,
+            "metadata": {
+                **metadata,
+                "name": f"{metadata['name']}-{at}",
+                "uid": f"{metadata['uid']}-{at}",
+            },
+        }
+        for at in range(count)
+    ]
 
 
 def pod_of_template(workload: Raw) -> Raw:
     """A pod as the controller of the workload would create it."""
     metadata, template = workload["metadata"], (workload.get("spec") or {}).get("template") or {}
+    owner = {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "controller": True}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -77,6 +107,7 @@ def pod_of_template(workload: Raw) -> Raw:
             "name": f"{metadata['name']}-new",
             "namespace": metadata.get("namespace") or "",
             "uid": f"{metadata.get('uid')}-new",
+            "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata.get("uid") or ""}],
         },
         "spec": dict(_template(workload)),
         "status": {"phase": "Pending"},

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
@@ -11,7 +12,7 @@ from holdfast.explanation.advice.advisor import MOST_ADVICE, Advisor
 from holdfast.explanation.facts.capacity import missing_node, shortages
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
-from holdfast.explanation.repairs.repair import repair
+from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.explanation.report import Advice, PodsOfWorkload, Report
 from holdfast.explanation.subjects.daemon_sets import explain_without_pods, ineligible_nodes
 from holdfast.explanation.subjects.missing_nodes import (
@@ -23,16 +24,17 @@ from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
 from holdfast.explanation.subjects.plain_reasons import plain_on
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
-    consider_priority_class,
     creation_failures,
     missing_priority_class,
-    pod_of_template,
+    pods_of_template,
     priority_class_text,
+    priority_classes,
+    wanted_pods,
 )
 from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import ClusterChange, applied, create, patch
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, applied, create, one_patch, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _NEAREST = 3
@@ -72,7 +74,7 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
             explain_without_pods(snapshot, raw, report)
     if (raw.get("spec") or {}).get("suspend"):
         report.phase = "Suspended"
-        _suspended(snapshot, raw, report)
+        _suspended(snapshot, raw, len(pods), report)
     if explained:
         those, first = explained[0]
         reason = _reason(snapshot, those, first)
@@ -138,7 +140,11 @@ def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Rep
         report.details += [f"also: {each}" for each in failures[:-1]]
     if unknown and (failures or is_lacking):
         report.details.append(priority_class_text(snapshot, unknown))
-        report.advice = [*consider_priority_class(snapshot, raw, unknown), *report.advice]
+        fixes = list(priority_classes(snapshot, raw, unknown))
+        found = _consider_creation(snapshot, raw, fixes, wanted_pods(raw, count))
+        if found.pending:
+            report.details += [f"if they were created, {found.pending}", *found.details]
+        report.advice = [*found.advice, *report.advice]
 
 
 def _replica_sets(snapshot: ClusterSnapshot, raw: Raw) -> list[Raw]:
@@ -167,37 +173,115 @@ def _without_pods(raw: Raw) -> str:
     return "its controller has created none, or all have ended"
 
 
-def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
+def _suspended(snapshot: ClusterSnapshot, raw: Raw, there: int, report: Report) -> None:
     """A Job that is suspended: how to resume it, and whether its pods would then start."""
     metadata, info = raw["metadata"], KINDS[raw["apiVersion"], raw["kind"]]
     where = f" -n {metadata['namespace']}" if metadata.get("namespace") not in (None, "default") else ""
     body = {"spec": {"suspend": False}}
     merged = json.dumps(body, separators=(",", ":"))
     command = f"kubectl patch job {metadata['name']}{where} -p '{merged}'"
-    pod = pod_of_template(raw)
-    owner = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "name": metadata["name"]}
-    pod["metadata"]["ownerReferences"] = [{**owner, "uid": metadata.get("uid"), "controller": True}]
-    resumed = [patch(info, raw, body), create(POD, pod, follows=True)]
-    advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], metadata.get("namespace") or ""))
     if queue := (metadata.get("labels") or {}).get(_KUEUE):
         report.details.append(f"Kueue resumes it once the queue {queue} admits it ({_KUEUE})")
-    elif not advisor.propose(repair(f"resume it ({command})", "Resume", resumed)):
-        with applied(snapshot, resumed):
-            then = explain_pod(snapshot, pod)
+        return
+    count = wanted_pods(raw, there)
+    if not count:
+        report.details.append(f"to resume it: {command}; it would create no pods then either")
+        return
+    resumed = repair("resume it", "Resume", [patch(info, raw, body)])
+    found = _consider_creation(snapshot, raw, [resumed], count, f" ({command})")
+    if found.pending:
         report.details.append(f"to resume it: {command}")
-        report.details.append(f"if it were resumed, its pods would be pending: {then.summary}")
-        report.details += then.details
-        resuming = ClusterChange(("Resume",), (resumed[0],)).data()
-        report.advice = [_beside(resuming, each) for each in then.advice]
-    report.advice = [*advisor.advice, *report.advice]
+        report.details.append(f"if it were resumed, {found.pending}")
+        report.details += found.details
+    report.advice = [*found.advice, *report.advice]
 
 
-def _beside(resuming: Raw, each: Advice) -> Advice:
-    """Advice for the pods of a suspended Job, which is resumed too."""
-    change = dict(each.change)
-    for field in ("actions", "objects"):
-        change[field] = [*resuming[field], *change[field]]
-    return replace(each, text=f"resume it and {each.text}", change=change)
+class NewPods(NamedTuple):
+    """What would come of the pods that a controller would create."""
+
+    advice: list[Advice]
+    pending: str = ""
+    """`its pods would be pending: …`; empty if all start."""
+    details: Sequence[str] = ()
+    report: Report | None = None
+    """On the first of them that would be pending."""
+
+
+def _consider_creation(
+    snapshot: ClusterSnapshot, raw: Raw, fixes: list[Repair], count: int, how: str = ""
+) -> NewPods:
+    """What lets the controller of a workload create so many pods, if they start then; otherwise the
+    first of the `fixes` together with what else would help them. `how` is added to the text of one that
+    is enough."""
+    advisors = []
+    for fix in fixes:
+        with applied(snapshot, fix.change.objects):
+            then = snapshot.find(KINDS[raw["apiVersion"], raw["kind"]], *_key_of(raw)) or raw
+            pods = pods_of_template(snapshot, then, count)
+        subject = Subject(POD, pods[0]["metadata"]["name"], pods[0]["metadata"]["namespace"])
+        advisor = Advisor(snapshot, subject, created=pods)
+        first = ClusterChange((), (create(POD, pods[0], follows=True),))
+        advisor.propose(fix._replace(text=f"{fix.text}{how}", change=fix.change + first))
+        advisors.append((advisor, pods))
+    enough = [each for advisor, _ in advisors if advisor.helpful for each in advisor.advice]
+    if enough:
+        return NewPods(enough)
+    some = [each for advisor, _ in advisors for each in advisor.advice]
+    fix, pods = fixes[0], advisors[0][1]
+    with applied(snapshot, fix.change.objects):
+        found = explained_new_pods(snapshot, pods)
+    alone = fix.change.data()
+    advice = [_beside(fix.text, alone, each) for each in found.advice]
+    return found._replace(advice=[*advice, *some])
+
+
+def explained_new_pods(snapshot: ClusterSnapshot, pods: list[Raw]) -> NewPods:
+    """What would come of pods if their controller created them now."""
+    before = snapshot.is_hypothetical, snapshot.before
+    if not snapshot.is_hypothetical:
+        objects = {kind: dict(each) for kind, each in snapshot.objects.items()}
+        snapshot.is_hypothetical, snapshot.before = True, objects
+    try:
+        with applied(snapshot, [create(POD, raw) for raw in pods]):
+            names = [(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in pods]
+            records = [pod for name in names if (pod := snapshot.cluster.pod(*name)) is not None]
+            groups = [
+                each for those in alike(snapshot, records) for each in _explained_alike(snapshot, those)
+            ]
+    finally:
+        snapshot.is_hypothetical, snapshot.before = before
+    left = [(those, report) for those, report in groups if not report.ranked]
+    if not left:
+        return NewPods([], details=groups[0][1].details if groups else ())
+    report, count = left[0][1], sum(len(those) for those, _ in left)
+    which = "its pods" if count == len(pods) else f"{count} of its {len(pods)} pods"
+    pending = f"{which} would be pending: {report.summary}"
+    return NewPods(report.advice, pending, report.details, report)
+
+
+def _key_of(raw: Raw) -> tuple[str, str]:
+    return raw["metadata"]["name"], raw["metadata"].get("namespace") or ""
+
+
+def _beside(text: str, fix: Raw, each: Advice) -> Advice:
+    """Advice for pods that a workload creates only with another change, which is made too."""
+    objects = [*each.change["objects"]]
+    for edit in reversed(fix["objects"]):
+        same = [at for at, other in enumerate(objects) if _edited(other) == _edited(edit) != ()]
+        if same:
+            patched = one_patch(edit["patch"], objects[same[0]]["patch"])
+            objects[same[0]] = {**edit, "patch": patched}
+        else:
+            objects.insert(0, edit)
+    change = {**each.change, "actions": [*fix["actions"], *each.change["actions"]], "objects": objects}
+    return replace(each, text=f"{text} and {each.text}", change=change)
+
+
+def _edited(change: Raw) -> tuple[str, ...]:
+    """The object that is patched; empty for another change."""
+    if change["operation"] != PATCH:
+        return ()
+    return change["apiVersion"], change["kind"], change["namespace"], change["name"]
 
 
 def _on_missing_nodes(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[list[PodRecord]]:
