@@ -103,7 +103,8 @@ def forecast(name: str, *objects: Raw) -> Report:
         if raw["kind"] == "Pod":
             raw["metadata"].setdefault("namespace", "default")
     snapshot = snapshot_with(known, NOW, FACTORY)
-    snapshot.forecast = SnapshotForecast(snapshot, FACTORY)
+    jobs = [raw for raw in known if raw["kind"] == "CronJob"]
+    snapshot.forecast = SnapshotForecast(snapshot, FACTORY, jobs)
     (wanted,) = [r for r in known if (r["kind"], r["metadata"]["name"]) == ("Pod", name)]
     return explain(snapshot, wanted)
 
@@ -128,7 +129,38 @@ def test_small_pods_that_take_what_is_freed_are_counted() -> None:
     endless = [pod(f"z{i}", "4") for i in range(2)]
     report = forecast("p", N1, *running, *endless, pod("p", "8"))
     assert waits(report) == []
-    assert "once capacity is free, other pending pods take it: see `holdfast when`" in report.details
+    assert "once capacity is free, other pods take it: see `holdfast when`" in report.details
+
+
+HIGH: Raw = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+    "preemptionPolicy": "Never",
+}
+
+
+def every_five_minutes(cpu: str) -> Raw:
+    """A CronJob of which nobody knows how long its pods run."""
+    spec = {**pod("x", cpu)["spec"], "restartPolicy": "Never", "priorityClassName": "high"}
+    jobs = {"spec": {"template": {"metadata": {}, "spec": spec}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "n", "namespace": "default", "creationTimestamp": format_time(NOW)},
+        "spec": {"schedule": "*/5 * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": jobs},
+    }
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [("8", []), ("1", [600])])
+def test_later_pods_of_a_cron_job_are_not_waited_for(cpu: str, expected: list[int]) -> None:
+    """Nobody knows that they end: what starts beside them if they do not is waited for."""
+    running = lasting("a", "8", "10m", "n1")
+    report = forecast("p", N1, HIGH, running, every_five_minutes(cpu), pod("p", "6"))
+    assert waits(report) == expected
+    taken = "once capacity is free, other pods take it: see `holdfast when`" in report.details
+    assert taken == (not expected)
 
 
 def test_none_take_what_is_freed_for_a_gang_that_is_too_large() -> None:

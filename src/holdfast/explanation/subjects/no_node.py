@@ -195,7 +195,7 @@ def takers_details(advisor: Advisor) -> list[str]:
     found = [*list(advisor.lost_holds)[:1]]
     found += [f"once capacity is free, {each}" for each in list(advisor.takers)[:1]]
     if advisor.never_starts and not found:
-        found.append("once capacity is free, other pending pods take it: see `holdfast when`")
+        found.append("once capacity is free, other pods take it: see `holdfast when`")
     return found
 
 

@@ -185,9 +185,12 @@ class Forecaster:
             report.notes.append("pods that somebody creates later are not taken into account")
         return report
 
-    def expected_start(self, target: ForecastTarget) -> tuple[ExpectedStart | None, FutureOutcome]:
+    def expected_start(
+        self, target: ForecastTarget, *, assumes_ends: bool = True
+    ) -> tuple[ExpectedStart | None, FutureOutcome]:
         """When it starts in the median future, which is the only one that is played."""
-        outcome = self._play(FuturePlan(MEDIAN_FUTURE), [target], 0, 1, self.options.occurrences)
+        plan = FuturePlan(MEDIAN_FUTURE, assumes_ends=assumes_ends)
+        outcome = self._play(plan, [target], 0, 1, self.options.occurrences)
         return outcome.start_of(target), outcome
 
     def _count_without_end(self, outcome: FutureOutcome, targets: Sequence[ForecastTarget]) -> int:

@@ -76,6 +76,8 @@ class FuturePlan:
     attempts: str = NEW
     kept: frozenset[str] = frozenset()
     """In `released`, the names of pods that do not end."""
+    assumes_ends: bool = True
+    """Whether pods that CronJobs create later end before the next run where nothing is known of it."""
 
 
 class FutureLifetimes(Lifetimes):
@@ -117,7 +119,7 @@ class FutureLifetimes(Lifetimes):
         if estimate is None:
             if is_endless(pod) or pod["metadata"].get("deletionTimestamp"):
                 return None
-            if (run := self._next_run(pod)) is not None:
+            if self._plan.assumes_ends and (run := self._next_run(pod)) is not None:
                 # If none of them ended, they would soon fill the cluster.
                 self.assumed.add(run[0])
                 return ran + max(_AT_ONCE, run[1] - _AT_ONCE)

@@ -2,8 +2,10 @@
 some size.
 
 It is played once per object that is asked about, and only if waiting may help: about 0.1 s of CPU time
-on a small cluster. Where it would take longer than a user waits, nothing is known: by the numbers of
-nodes and pods, and of the reservations and pods that ReservationSchedules and CronJobs create.
+on a small cluster. Where the ends of pods that CronJobs create later are only assumed, it is played
+again with pods that do not end: nobody is told to wait for what is not known. Where it would take
+longer than a user waits, nothing is known: by the numbers of nodes and pods, and of the reservations
+and pods that ReservationSchedules and CronJobs create.
 """
 
 from __future__ import annotations
@@ -64,10 +66,13 @@ class SnapshotForecast:
             forecaster = Forecaster(documents, self._now, self._setup, options=options)
             (target,) = find_targets(self._objects, kind, name, namespace, self._now)
             start, outcome = forecaster.expected_start(target)
+            is_assumed = start is not None and bool(outcome.assumed)
+            if is_assumed:
+                start, outcome = forecaster.expected_start(target, assumes_ends=False)
         except (InvalidInput, NoSuchTarget, InvariantBroken):
             return None
         if start is None:
-            return ForecastStart(None) if outcome.cut_at is None else None
+            return ForecastStart(None) if outcome.cut_at is None or is_assumed else None
         # What ended long before is not what it waited for.
         latest = max((each.t for each in start.waited_for), default=start.t)
         causes = start.waited_for if start.t - latest <= _TOLERANCE else ()
