@@ -1,6 +1,8 @@
 """Labels that describe nodes: requirements that exclude nodes which would do, topology keys that nodes
 do not have, spread figures; and a nominated node that is gone."""
 
+import copy
+
 import pytest
 
 from explanation.test_situations import (
@@ -46,6 +48,11 @@ ROWS: dict[str, Row] = {
         ],
         ["closest: n1, short of 4 cpu"],
         ["RemoveSelector"],
+    ),
+    "zone of no node": Row(
+        [*pair(ZONE, "a", "b"), pod("p", "4", nodeSelector={ZONE: "far-away"})],
+        ["nodeSelector topology.kubernetes.io/zone=far-away is not met by any node"],
+        ["RemoveSelector", "AddNode"],
     ),
     "zone in an affinity term": Row(
         [*pair(ZONE, "a", "b"), full("a", "4", "n1"), pod("p", "4", affinity=IN_A)],
@@ -190,3 +197,26 @@ def test_a_nominated_node_that_is_gone_does_not_hide_the_reason() -> None:
     assert report.summary == "No suitable node among 1 node: too little cpu (1)."
     assert report.details[0] == "n7 was nominated for it, but no longer exists"
     assert [each.change["actions"] for each in report.advice] == [["Resize"]]
+
+
+@pytest.mark.parametrize(
+    "wants",
+    [
+        {"nodeSelector": {"kubernetes.io/arch": "amd64"}},
+        {"requests": {"cpu": "3", "example.com/fpga": "1"}},
+    ],
+    ids=["label", "resource"],
+)
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_nodes_are_added_also_for_those_that_take_them_first(wants: Raw, others: int) -> None:
+    machine = node("n1", 4, labels={"kubernetes.io/arch": "arm64"})
+    before = [pod(f"q{at}", 3, at=f"{at}s", **copy.deepcopy(wants)) for at in range(others)]
+    situation = Situation(machine, *before, pod("p", 3, at="10s", **copy.deepcopy(wants)))
+    report = situation.report("Pod", "p")
+    (only,) = report.advice
+    count = "a node" if not others else f"{others + 1} nodes"
+    since = {0: "", 1: ", since default/q0 is", 2: ", since default/q0, default/q1 are"}[others]
+    assert only.text.startswith(f"add {count} with ")
+    assert f"without its pods){since}" in only.text
+    assert situation.followed(only)["p"].startswith("new-node")
+    assert not any("takes new-node" in each for each in report.details)

@@ -4,9 +4,11 @@ else would help."""
 
 import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.names import HOSTNAME_LABEL
+from holdfast.api.plurals import plural
 from holdfast.api.quantity import format_amount
 from holdfast.api.selectors import node_requirement
 from holdfast.explanation.advice.advisor import Advisor
@@ -18,18 +20,24 @@ from holdfast.explanation.facts.capacity import (
     shortages,
 )
 from holdfast.explanation.facts.node_labels import labels_of_nodes, unmet_labels
+from holdfast.explanation.facts.other_pods import taker_names
+from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.repairs.details import resources_like
 from holdfast.explanation.repairs.label_repairs import is_discovered, labels_meeting
-from holdfast.explanation.repairs.repair import DELETE_RESERVATION, repair
+from holdfast.explanation.repairs.repair import DELETE_RESERVATION, Repair, repair
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
-from holdfast.snapshot.cluster_changes import create
+from holdfast.snapshot.cluster_changes import applied, create
 from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
 
 _NAME = "new-node"
 _TRIED = 2
+_MOST_NEW = 8
+"""How many nodes are added."""
+_SHOWN = 3
 _OF_ONE_NODE = {
     "spec": ("podCIDR", "podCIDRs", "providerID"),
     "status": ("addresses", "config", "images", "nodeInfo", "volumesAttached", "volumesInUse"),
@@ -57,17 +65,57 @@ def consider_new_node(
         is_other = any(is_discovered(key) or key in there for key in missing)
         if raw is None or not (is_other or absent):
             continue
-        like = f"(tried as {_NAME}, like {name} without its pods)"
         takers = dict(advisor.takers)
-        for count in dict.fromkeys((max(1, advisor.replicas), 1) if absent else (1,)):
-            amounts = {of: format_amount(of, n * count) for of, n in absent.items()}
-            texts = [f"{key}={value}" for key, value in labels.items()]
-            texts += [f"{of}: {n}" for of, n in amounts.items()]
-            made = create(NODE, _like(raw, labels, amounts))
-            text = f"add a node with {', '.join(texts)} {like}"
-            if advisor.propose(repair(text, "AddNode", [made], DELETE_RESERVATION)):
-                return
+        new = _NewNode(name, raw, labels, absent)
+        counts = dict.fromkeys((max(1, advisor.replicas), 1) if absent else (1,))
+        is_enough = any(advisor.propose(_repair(new, [count])) for count in counts)
+        is_enough = is_enough or _consider_several(snapshot, new, advisor)
         advisor.takers = takers  # who takes a node that does not exist is no fact
+        if is_enough:
+            return
+
+
+class _NewNode(NamedTuple):
+    """A node that is added."""
+
+    like: str
+    """The name of the node that it resembles."""
+    raw: Raw
+    """That node."""
+    labels: dict[str, str]
+    amounts: dict[str, int]
+    """What one pod requests of resources that no node has."""
+
+
+def _consider_several(snapshot: ClusterSnapshot, new: _NewNode, advisor: Advisor) -> bool:
+    """As many nodes as are enough also for the pods that are tried before and take them."""
+    for count in range(2, _MOST_NEW + 1):
+        fewer = _repair(new, [1] * (count - 1)).change.objects
+        with applied(snapshot, fewer), started_before(snapshot, advisor.goal) as started:
+            rows = {row_of(snapshot, each.name) for each in fewer}
+            names = taker_names(snapshot, (each for each in started if each.row in rows))
+        if not names:
+            return False
+        if advisor.propose(_repair(new, [1] * count, names)):
+            return True
+    return False
+
+
+def _repair(new: _NewNode, counts: list[int], before: Sequence[str] = ()) -> Repair:
+    """Nodes for so many pods each."""
+    names = [_NAME if not at else f"{_NAME}-{at + 1}" for at in range(len(counts))]
+    made, texts = [], [f"{key}={value}" for key, value in new.labels.items()]
+    for name, count in zip(names, counts, strict=True):
+        amounts = {of: format_amount(of, n * count) for of, n in new.amounts.items()}
+        made.append(create(NODE, _like(new.raw, name, new.labels, amounts)))
+    texts += [f"{of}: {n}" for of, n in amounts.items()]
+    what = "a node" if len(counts) == 1 else f"{len(counts)} nodes"
+    tried = f"(tried as {few(names)}, like {new.like} without its pods)"
+    text = f"add {what} with {', '.join(texts)} {tried}"
+    if before:
+        is_are = plural(len(before), "is", "are")
+        text += f", since {few(list(before), _SHOWN)} {is_are} tried before it"
+    return repair(text, "AddNode", made, DELETE_RESERVATION)
 
 
 def _absent_resources(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, int]:
@@ -97,13 +145,13 @@ def _of_volumes(
     return found
 
 
-def _like(raw: Raw, labels: dict[str, str], amounts: dict[str, str]) -> Raw:
+def _like(raw: Raw, name: str, labels: dict[str, str], amounts: dict[str, str]) -> Raw:
     """The node as its kubelet registers it, without what belongs to the other one."""
     own = raw["metadata"].get("labels") or {}
-    kept = {**own, **labels, HOSTNAME_LABEL: _NAME}
+    kept = {**own, **labels, HOSTNAME_LABEL: name}
     made = copy.deepcopy({key: value for key, value in raw.items() if key != "metadata"})
     for part, fields in _OF_ONE_NODE.items():
         made[part] = {key: each for key, each in (made.get(part) or {}).items() if key not in fields}
     for field in ("capacity", "allocatable") if amounts else ():
         made["status"][field] = {**(made["status"].get(field) or {}), **amounts}
-    return {**made, "metadata": {"name": _NAME, "uid": _NAME, "labels": kept}}
+    return {**made, "metadata": {"name": name, "uid": name, "labels": kept}}

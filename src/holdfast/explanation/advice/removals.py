@@ -134,10 +134,10 @@ def claimed_node_repairs(
 
 
 def _is_a_choice(each: NodeSelectorRequirement, labels: Labels) -> bool:
-    """Whether some nodes have a value that is required of a label, and others have other values."""
+    """Whether nodes have other values of a label than those that are required."""
     there = labels.get(each.key, ())
     wanted = [value for value in each.values if value in there]
-    return _is_fact(each) and bool(wanted) and len(wanted) < len(there) and not is_platform(each.key)
+    return _is_fact(each) and len(wanted) < len(there) and not is_platform(each.key)
 
 
 def _without(unwanted: NodeSelectorRequirement) -> Edit:

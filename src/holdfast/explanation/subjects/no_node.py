@@ -193,10 +193,19 @@ def takers_details(advisor: Advisor) -> list[str]:
     if any("Wait" in each.change["actions"] for each in advisor.advice):
         return []
     found = [*list(advisor.lost_holds)[:1]]
-    found += [f"once capacity is free, {each}" for each in list(advisor.takers)[:1]]
+    when = "once capacity is free" if _lacks_capacity(advisor) else "without this obstacle"
+    found += [f"{when}, {each}" for each in list(advisor.takers)[:1]]
     if advisor.never_starts and not found:
         found.append("once capacity is free, other pods take it: see `holdfast when`")
     return found
+
+
+def _lacks_capacity(advisor: Advisor) -> bool:
+    """Whether no node has the capacity, whatever else is in the way."""
+    pod = advisor.subject.record(advisor.snapshot)
+    nodes = advisor.snapshot.cluster.nodes
+    alive = nodes.alive[: nodes.size]
+    return pod is None or not (shortages(advisor.snapshot, pod)[: nodes.size][alive] <= 0).any()
 
 
 def _explain_after(
