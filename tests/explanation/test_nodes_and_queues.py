@@ -225,7 +225,10 @@ def test_limits_of_a_queue_and_what_waits_in_it() -> None:
     )
     assert "its weight is 2" in report.details
     assert [(each.count, each.pods) for each in report.pods] == [(2, ["default/p", "default/q"])]
-    assert [each.change["actions"] for each in report.advice] == [["RaiseCapability"], ["Resize"]]
+    assert [each.text for each in report.advice] == [
+        "raise the capability of queue small to 7 cpu; then both pods fit: n1",
+        "default/p: request at most 1 cpu instead of 2; then it fits n1",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from explanation.test_situations import (
     snapshot_with,
     world_of,
 )
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
+from harness.scenarios import step
 from holdfast.api.names import PREEMPTABLE
 from holdfast.api.times import format_time
 from holdfast.explanation.explainer import explain
@@ -339,6 +341,22 @@ def test_a_rollout_that_is_paused() -> None:
     report = explain(snapshot_of(world_of(objects)), deployment)
     assert any("Its rollout is paused (spec.paused)" in each for each in report.details)
     assert ["EndOldPodsFirst"] not in [each.change["actions"] for each in report.advice]
+
+
+def test_a_rollout_whose_old_pods_would_be_current_again() -> None:
+    """The new pods fit only in place of the old ones, and with the old size nothing is replaced."""
+    template: Raw = {"metadata": {"labels": {"app": "w"}}, "spec": pod("w", 2)["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": template}
+    made: Raw = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
+    larger = {"spec": {"template": {"spec": pod("w", 3)["spec"]}}}
+    edit = step("20s", patch={"kind": "Deployment", "name": "w", "merge": larger})
+    situation = Situation(node("n1", 4), made, edit)
+    (only,) = situation.report("Deployment", "w").advice
+    assert only.text == (
+        "request 2 cpu instead of 3, in the template of Deployment w; then its old pods are current "
+        "again, and its rollout is complete"
+    )
+    assert [*situation.followed(only).values()] == ["n1", "n1"]
 
 
 # Suspended Jobs

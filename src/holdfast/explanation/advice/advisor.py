@@ -139,9 +139,11 @@ class Advisor:
         goal: Goal | None = None,
         counts_evictions: bool | None = None,
         created: Sequence[Raw] = (),
+        alike: Sequence[Subject] = (),
     ) -> None:
         """The pods in `created` do not exist before the change: the subject, and the others that its
-        workload would have."""
+        workload would have. Those that are `alike` are of no workload with it, and depend on the same
+        changes."""
         self.snapshot = snapshot
         self._counts_evictions = counts_evictions
         self.goal: Goal = goal or subject
@@ -161,6 +163,7 @@ class Advisor:
         """How many pods of the workload start with changes, if not all: those before, and these."""
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
+        self._siblings += alike
         self._created = [create(POD, raw, follows=True) for raw in created[1:]]
         if created:
             self._siblings = [Subject(POD, each.name, each.namespace) for each in self._created]
@@ -292,12 +295,17 @@ class Advisor:
             made, more, fitting = with_rollout(self.snapshot, self._parts, made)
             before = self._before(made)
             is_old = not fitting.started and fitting.total and fitting.running > before.running
-            if not (fitting.started or is_old) or fitting.lost or not self._is_more(fitting, made):
+            is_done = not fitting.total and fitting.updated > before.updated
+            if (
+                not (fitting.started or is_old or is_done)
+                or fitting.lost
+                or not self._is_more(fitting, made)
+            ):
                 nodes = []
             if more and END_OLD_PODS in self.actions:
                 nodes = []  # that is enough without the change
             deleted += more
-            fitting = fitting if fitting.total > 1 or is_old else None
+            fitting = fitting if fitting.total > 1 or is_old or is_done else None
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
@@ -308,7 +316,9 @@ class Advisor:
             nodes, result = fitting.nodes or nodes, self._result(fitting, made)
         if END_PODS in change.actions and isinstance(self.goal, Subject) and not start.evicts:
             result += replacements_text(self.snapshot, change, self.goal, nodes[0])
-        advice = Advice(f"{text}{deleted}{result}", made.data(), nodes)
+        exactly = fitting is not None and not fitting.total  # as the old pods are
+        told = text.replace("request at most ", "request ") if exactly else text
+        advice = Advice(f"{told}{deleted}{result}", made.data(), nodes)
         sizes = repairs[-1].sizes if len(repairs) == 1 else {}
         at = len(self._found) + len(self._partial)
         harm = self._harm(change, start)
@@ -339,6 +349,8 @@ class Advisor:
         """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
         if fitting.started:
             return fitting_text(fitting)
+        if not fitting.total:
+            return "; then its old pods are current again, and its rollout is complete"
         runs = f"{fitting.running} of its pods {plural(fitting.running, 'runs', 'run')}"
         before = self._before(change).running
         return f"; then {runs} instead of {before}, but its rollout does not complete"

@@ -71,6 +71,12 @@ def consider_queue(
             consider_queue_after(snapshot, subject, pods, before, advisor)
 
 
+def consider_queue_for(snapshot: ClusterSnapshot, pods: list[PodRecord], advisor: Advisor) -> None:
+    """Proposes changes of the queue for pods that are alike."""
+    for each in _repairs_for(snapshot, Subject.of(pods[0]), pods, advisor):
+        advisor.propose(each)
+
+
 def _consider_limits(
     snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
 ) -> None:

@@ -2,10 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from holdfast.api.plurals import number_of
-from holdfast.explanation.report import QueueCapacity, Report, few
+from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.pod_owners import controller_of
+from holdfast.explanation.report import Advice, QueueCapacity, Report, few
+from holdfast.explanation.subjects.queue_changes import consider_queue_for
 from holdfast.explanation.subjects.workloads import explained_groups
+from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import PODS
@@ -38,11 +43,29 @@ def explain_queue(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         first, found = groups[0]
         more = [each for each in found.details if each not in report.details]
         report.details += [f"{first.pods[0]}: {each}" for each in more]
-        report.advice = found.advice
+        report.advice = list(_advice(snapshot, first.pods, found))
     report.summary = f"{_admits(snapshot, record)} {_counts(placed, waiting)}"
     if groups:
         report.summary += f" {first.pods[0]}: {first.reason}"
     return report
+
+
+def _advice(snapshot: ClusterSnapshot, names: list[str], found: Report) -> Iterator[Advice]:
+    """Advice for all pods that wait for the same, and then for the first of them, which it names. What
+    helps one pod of a workload was tried for all of them."""
+    pods = [pod for name in names if (pod := snapshot.cluster.pod(*name.split("/"))) is not None]
+    first, *others = map(Subject.of, pods)
+    if controller_of(first.raw(snapshot)) or pods[0].job is not None:
+        yield from found.advice
+        return
+    advisor = Advisor(snapshot, first, alike=others)
+    if others:
+        consider_queue_for(snapshot, pods, advisor)
+    yield from advisor.advice
+    known = {tuple(each.change["actions"]) for each in advisor.advice}
+    for each in found.advice:
+        if tuple(each.change["actions"]) not in known:
+            yield replace(each, text=f"{names[0]}: {each.text}")
 
 
 def _is_waiting(pod: PodRecord) -> bool:
