@@ -20,6 +20,7 @@ from explanation.test_situations import (
     in_default,
     on_n1,
     on_nodes,
+    using,
     world_of,
 )
 from harness.claim_objects import (
@@ -30,7 +31,8 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.objects import Raw, node, pod, reservation
+from harness.followed_advice import Situation
+from harness.objects import Raw, gang, node, pod, pod_group, reservation
 from holdfast.explanation.explainer import explain
 from holdfast.kube.decoding import WATCHED
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -286,3 +288,86 @@ def test_capacity_of_a_nominated_pod() -> None:
     raised = "set priorityClassName: high (200), above default/v, nominated to n1"
     assert advised("6", "4", HIGH) == ["request at most 2 cpu instead of 4", raised]
     assert advised("8", "4") == ["end pod default/v (priority 100), nominated to n1"]
+
+
+# Something that does not exist, and another obstacle behind it
+
+
+def deployment(**more: Any) -> Raw:
+    template = {"metadata": {"labels": {"app": "p"}}, "spec": {**pod("p", 1)["spec"], **more}}
+    spec: Raw = {"replicas": 2, "selector": {"matchLabels": {"app": "p"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "p"}, "spec": spec}
+
+
+SERVED = "set schedulerName: holdfast-scheduler instead of volcano"
+TOLERATED = "tolerate a:NoSchedule"
+BEHIND: dict[str, tuple[str, list[Raw], str]] = {
+    # The kind of what is explained, the objects, and the advice.
+    "scheduler, cordon": (
+        "Pod",
+        [node("n1", 4, unschedulable=True), pod("p", schedulerName="volcano")],
+        f"{SERVED} and uncordon n1 (kubectl uncordon n1); then it fits n1",
+    ),
+    "scheduler, selector": (
+        "Pod",
+        [node("n1", 4), pod("p", schedulerName="volcano", nodeSelector={"pool": "x"})],
+        f"{SERVED} and label n1 (kubectl label node n1 pool=x); then it fits n1",
+    ),
+    "scheduler, size": (
+        "Pod",
+        [node("n1", 4), pod("p", 8, schedulerName="volcano")],
+        f"{SERVED} and request at most 4 cpu instead of 8; then it fits n1",
+    ),
+    "scheduler of a Deployment, cordon": (
+        "Deployment",
+        [node("n1", 4, unschedulable=True), deployment(schedulerName="volcano")],
+        f"{SERVED}, in the template of Deployment p and uncordon n1 (kubectl uncordon n1); then both "
+        "pods fit: n1",
+    ),
+    "PodGroup, taint": (
+        "Pod",
+        [node("n1", 4, taints=[TAINT]), *gang("p", 2)],
+        f"create the PodGroup default/p with minMember 2 and {TOLERATED}, in each of 2 pods (p-0, "
+        "p-1); then it fits n1",
+    ),
+    "members, taint": (
+        "PodGroup",
+        [node("n1", 4, taints=[TAINT]), pod_group("p", 3), *gang("p", 2)],
+        f"create 1 more pod of PodGroup default/p and {TOLERATED}, in each of 3 pods (p-0, p-1, "
+        "p-0-more-0); then it fits n1",
+    ),
+    "nodeName, taint": (
+        "Deployment",
+        [node("n1", 4, taints=[TAINT]), deployment(nodeName="n9")],
+        f"remove nodeName: n9 and {TOLERATED}, in the template of Deployment p; then both pods fit: n1",
+    ),
+    "claim, size beside an older pod": (
+        "Pod",
+        [
+            node("n1", 4),
+            pod("first", 1, at="1s", volumes=using("data")),
+            pod("p", 4, at="2s", volumes=using("data")),
+        ],
+        "create PersistentVolumeClaim default/data and have it bound and request at most 3 cpu instead "
+        "of 4; then it fits n1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_what_is_missing_and_another_obstacle_behind_it(name: str) -> None:
+    kind, objects, text = BEHIND[name]
+    situation = Situation(*objects)
+    explained = "p-0" if name == "PodGroup, taint" else "p"
+    (only,) = situation.report(kind, explained).advice
+    assert only.text == text
+    nodes = situation.followed(only)
+    assert nodes and all(each == "n1" for each in nodes.values()), nodes
+
+
+def test_nothing_helps_behind_what_is_missing() -> None:
+    small = [node("n1", 1, unschedulable=True), pod("p", 8, schedulerName="volcano")]
+    report = Situation(*small).report("Pod", "p")
+    assert report.advice == []
+    assert report.details[-1] == "nothing that was tried would help"
+    assert "Even with one of these: no suitable node" in report.summary

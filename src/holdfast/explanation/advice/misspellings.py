@@ -80,15 +80,13 @@ def served_schedulers(scheduler: Scheduler) -> list[str]:
     return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
 
 
-def consider_scheduler(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
-) -> None:
+def other_schedulers(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
     """The served scheduler whose name is most like the one that is not served, or else the first."""
     served = served_schedulers(snapshot.scheduler)
     for near in nearest(pod.scheduler, served) or served[:1]:
         objects = spec_changes(snapshot, subject, lambda spec: {"schedulerName": near})  # noqa: B023
         text = f"set schedulerName: {near} instead of {pod.scheduler}"
-        advisor.propose(repair(text, "SetScheduler", objects))
+        yield repair(text, "SetScheduler", objects)
 
 
 # Topology spread constraints

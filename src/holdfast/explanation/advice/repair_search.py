@@ -73,6 +73,7 @@ from holdfast.explanation.advice.waits import consider_wait, freed_by_waiting, w
 from holdfast.explanation.facts.capacity import missing_on, row_of, shortages
 from holdfast.explanation.facts.claim_details import device_reasons
 from holdfast.explanation.facts.node_labels import unmet_labels
+from holdfast.explanation.facts.rehearsed_rounds import started_before
 from holdfast.explanation.repairs.claim_volumes import volume_repairs
 from holdfast.explanation.repairs.details import limits_on
 from holdfast.explanation.repairs.host_ports import other_ports
@@ -380,11 +381,27 @@ def _consider_after_start(advisor: Advisor) -> None:
             placing = place(snapshot.scheduler, pod)
             if placing.column.rejected is not None:
                 continue
+            smaller = [] if placing.message else list(_beside_takers(advisor))
             groups = _by_reason(advisor, placing, shortages(snapshot, pod))
+        if any(advisor.propose(start, each) for each in smaller):
+            return
         for with_evictions in (False, True):
             for _, rows in groups[:_REASONS] if not advisor.advice else ():
                 if _Search(advisor, rows[0], with_evictions, (start,)).propose_cheapest():
                     return
+
+
+def _beside_takers(advisor: Advisor) -> Iterator[Repair]:
+    """Smaller requests that fit beside the pods that are tried before, with the changes that are made
+    at the moment."""
+    snapshot = advisor.snapshot
+    with started_before(snapshot, advisor.goal):
+        pod = advisor.subject.record(snapshot)
+        assert pod is not None
+        short = shortages(snapshot, pod)
+        rows = [row for _, row in snapshot.cluster.nodes.names() if snapshot.cluster.nodes.alive[row]]
+        for row in sorted(rows, key=lambda row: float(short[row]))[:_NODES]:
+            yield from smaller_steps(snapshot, advisor.subject, pod, row)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ from holdfast.explanation.subjects.queue_limits import (
     queue_details,
     too_large,
 )
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
@@ -253,19 +253,43 @@ def consider_job(
             )
         texts, before = uncounted_members(snapshot, job, report)
         report.details += texts
-        if (missing := create_members(snapshot, job)) is not None:
+        missing = create_members(snapshot, job)
+        if missing is not None:
             advisor.propose(*before, missing)
         fewer = without_task(snapshot, job)
         if fewer is None or not advisor.propose(*before, fewer):
             consider_fewer(snapshot, job, before, advisor)
+        if missing is not None and not advisor.advice:
+            _consider_besides(snapshot, job, [*before, missing], advisor, report)
     elif not job.is_known:
         if not _consider_similar_group(snapshot, subject, job, advisor):
-            advisor.propose(create_group(job))
+            created = create_group(job)
+            if not advisor.propose(created) and not advisor.advice:
+                _consider_besides(snapshot, job, [created], advisor, report)
     elif waiting:
         report.details += [each.text for each in lacking_min_resources(snapshot, job)]
         consider_min_resources(snapshot, job, advisor)
         report.details += queue_details(snapshot, needed_members(job))
         consider_queue_of_gang(snapshot, subject, job, advisor, report)
+
+
+def _consider_besides(
+    snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor, report: Report
+) -> None:
+    """What else keeps the members off the nodes after changes that the job needs in any case."""
+    consider_steps(snapshot, job, advisor, before)
+    if not advisor.advice:
+        consider_all_smaller(snapshot, job, advisor, before)
+    with applied(snapshot, [change for each in before for change in each.change.objects]):
+        known = snapshot.cluster.jobs.known[job.name]
+        with attempt(snapshot, known) as tried:
+            left = tried.left[0] if tried.left and not tried.is_ready else None
+            placing = place(snapshot.scheduler, left) if left is not None else None
+            if left is not None and placing is not None and placing.message:
+                besides = no_node_summary(snapshot, placing, left)
+                report.details.append(f"even then: {besides[0].lower()}{besides[1:]}")
+                report.details += details_of(snapshot, left, placing)
+    note_nothing_helps(advisor, report)
 
 
 def consider_queue_of_gang(

@@ -19,7 +19,7 @@ from holdfast.explanation.advice.missing_volumes import (
     consider_unbound_claims,
     consider_unreachable_volumes,
 )
-from holdfast.explanation.advice.misspellings import consider_misspellings
+from holdfast.explanation.advice.misspellings import consider_misspellings, other_schedulers
 from holdfast.explanation.advice.new_nodes import consider_new_node
 from holdfast.explanation.advice.overdue_pods import consider_overdue_pods
 from holdfast.explanation.advice.planned_reservations import consider_estimate, consider_own_start
@@ -168,6 +168,36 @@ def explain_no_node(
     report.details = [*lacking, *report.details]
     if not (advisor.advice or is_known or lacking) and snapshot.cluster.nodes.count:
         report.details.append(nothing_helps(report))
+
+
+def explain_unserved(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """A pod or reservation with a scheduler name that no profile serves: another name; if that is not
+    enough, together with what opens a node."""
+    options = list(other_schedulers(snapshot, subject, pod))
+    if [each for each in options if advisor.propose(each)]:
+        return
+    if not placing.message:
+        report.details += takers_details(advisor)
+        return
+    besides = no_node_summary(snapshot, placing, pod)
+    report.summary += f" Even with one of these: {besides[0].lower()}{besides[1:]}"
+    report.details += details_of(snapshot, pod, placing)
+    for each in options:
+        with advisor.about(subject, each):
+            consider_nodes(advisor, placing)
+            if not advisor.advice:
+                consider_removals(snapshot, subject, pod, advisor)
+        if advisor.advice:
+            return
+    report.details += takers_details(advisor)
+    report.details.append(nothing_helps(report))
 
 
 def nothing_helps(report: Report) -> str:

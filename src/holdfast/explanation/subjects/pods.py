@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.advice.misspellings import consider_scheduler, served_schedulers
+from holdfast.explanation.advice.misspellings import served_schedulers
 from holdfast.explanation.advice.overdue_pods import is_overdue, overdue_text, removal
 from holdfast.explanation.advice.reclaim_repairs import consider_reclaim
 from holdfast.explanation.advice.repair_search import consider_nodes
@@ -51,6 +51,7 @@ from holdfast.explanation.subjects.missing_nodes import (
 )
 from holdfast.explanation.subjects.no_node import (
     explain_no_node,
+    explain_unserved,
     nothing_helps,
     takers_details,
 )
@@ -224,7 +225,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         report.details.append(
             f"only a scheduler that serves {pod.scheduler} places it; whether one runs is not known"
         )
-        consider_scheduler(snapshot, subject, pod, advisor)
+        explain_unserved(snapshot, subject, pod, placing, advisor, report)
         report.advice = advisor.advice
         return
     if not scheduler.allocates:

@@ -6,7 +6,7 @@ from holdfast.api.reservation import HAS_EXPIRED
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time, span_text
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.advice.misspellings import consider_scheduler, served_schedulers
+from holdfast.explanation.advice.misspellings import served_schedulers
 from holdfast.explanation.advice.planned_reservations import closest_at_start, consider_plan
 from holdfast.explanation.advice.repair_search import consider_nodes
 from holdfast.explanation.facts.claim_details import held_devices
@@ -16,7 +16,7 @@ from holdfast.explanation.phrases import NO_ALLOCATE, duration_text, in_time, na
 from holdfast.explanation.repairs.details import details_of
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.subjects.gang_members import explain_member
-from holdfast.explanation.subjects.no_node import explain_no_node
+from holdfast.explanation.subjects.no_node import explain_no_node, explain_unserved
 from holdfast.explanation.subjects.pods import condition_message
 from holdfast.explanation.subjects.waiting_reservations import explain_waiting, note_failed_resize
 from holdfast.explanation.verdicts import Subject, expected_message, place, rank
@@ -179,7 +179,7 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
             f"The schedulerName of its template is {pod.scheduler}, which this configuration does not "
             f"serve (see --config){near or '.'}"
         )
-        consider_scheduler(snapshot, Subject.of(pod), pod, advisor)
+        explain_unserved(snapshot, Subject.of(pod), pod, placing, advisor, report)
         report.advice = advisor.advice
     elif not scheduler.allocates:
         report.summary = f"{NO_ALLOCATE}, and no reservation (see --config)."

@@ -11,7 +11,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_changes import create, patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
-_MOST_PODS = 500
+MOST_PODS = 500
 _FAILURE = "ReplicaFailure"
 _BUILT_IN = ("system-node-critical", "system-cluster-critical")
 
@@ -63,12 +63,12 @@ def wanted_pods(workload: Raw, there: int = 0) -> int:
         return 1
     if workload["kind"] != "Job":
         replicas = spec.get("replicas")
-        return min(max(1, (1 if replicas is None else int(replicas)) - there), _MOST_PODS)
+        return min(max(1, (1 if replicas is None else int(replicas)) - there), MOST_PODS)
     count = spec.get("parallelism")
     count = 1 if count is None else int(count)
     if (completions := spec.get("completions")) is not None:
         count = min(count, int(completions) - int(status.get("succeeded") or 0))
-    return min(max(0, count - there), _MOST_PODS)
+    return min(max(0, count - there), MOST_PODS)
 
 
 def pods_of_template(snapshot: ClusterSnapshot, workload: Raw, count: int) -> list[Raw]:

@@ -24,6 +24,7 @@ from holdfast.explanation.subjects.no_node import NOTHING_HELPS, too_few_places
 from holdfast.explanation.subjects.plain_reasons import plain_on
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
+    MOST_PODS,
     creation_failures,
     missing_priority_class,
     pods_of_template,
@@ -311,6 +312,12 @@ def _note_missing_node(
     found = [snapshot.find(POD, pod.name, pod.namespace) for pod in pods]
     there = [each for each in found if each is not None]
     advice = list(consider_other_node(snapshot, named, metadata, count, there))
+    if not advice:
+        body = {"spec": {"nodeName": None}}
+        removed = repair(f"remove nodeName: {named.name}", "RemoveNodeName", [named.owner.change(body)])
+        new = _consider_creation(snapshot, raw, [removed], min(count, MOST_PODS))
+        report.details += [f"without it, {new.pending}"] if new.pending else []
+        advice = new.advice
     report.advice = advice or report.advice
 
 
