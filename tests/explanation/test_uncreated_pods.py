@@ -92,6 +92,21 @@ def test_a_misspelt_priority_class_of_more_pods_than_fit() -> None:
     assert [started(situation, each) for each in report.advice] == [(5, 5), (2, 5), (2, 5)]
 
 
+def test_the_replica_set_of_a_deployment_is_not_changed() -> None:
+    situation = Situation(node("n1", 2), HIGH, deployment(5))
+    (name,) = situation.names("ReplicaSet")
+    report = situation.report("ReplicaSet", name)
+    assert [each.text.rpartition("; ")[2] for each in report.advice] == [
+        "then 2 of 5 pods fit: n1",
+        "then 2 of 5 pods fit: n1",
+    ]
+    assert {each["kind"] for advice in report.advice for each in advice.change["objects"]} == (
+        {"Deployment", "PriorityClass"}
+    )
+    assert [started(situation, each) for each in report.advice] == [(2, 5), (2, 5)]
+    assert not any(each.startswith("nothing that was tried") for each in report.details)
+
+
 def test_a_misspelt_priority_class_and_a_taint() -> None:
     situation = Situation(node("n1", 8, taints=[TAINT]), HIGH, deployment(5))
     first, *_ = situation.report("Deployment", "w").advice

@@ -42,6 +42,11 @@ class Situation:
         (raw,) = [raw for raw in known if (raw["kind"], raw["metadata"]["name"]) == (kind, name)]
         return explain(snapshot, raw)
 
+    def names(self, kind: str) -> list[str]:
+        """The objects of that kind that there are then."""
+        known = self._simulated().world.objects.all()
+        return [raw["metadata"]["name"] for raw in known if raw["kind"] == kind]
+
     def followed(self, advice: Advice | None, later: float = _LATER) -> dict[str, str]:
         """The nodes of the pods that have not ended, by name, a while after the change was made; empty
         for those that are pending."""

@@ -414,9 +414,11 @@ class _DryRun(WorkloadControllers):
         return change.follows or self._snapshot.is_hypothetical
 
     def _is_owned(self, pod: Raw) -> bool:
-        owner = controller_of(pod)
-        is_named = (owner.get("kind"), owner.get("name")) == (self._top.kind, self._top.name)
-        return is_named and (pod["metadata"].get("namespace") or "") == self._namespace
+        """Whether its controllers would create the pod."""
+        owner, known = controller_of(pod), (self._parts.workload, *self._parts.owned)
+        names = {(raw["kind"], *_name(raw)) for raw in known}
+        namespace = pod["metadata"].get("namespace") or ""
+        return (owner.get("kind"), namespace, owner.get("name")) in names
 
     def _read(self) -> Iterator[Raw]:
         """What the controllers and the creation of pods depend on."""

@@ -3,12 +3,12 @@ PriorityClasses that do not exist."""
 
 from collections.abc import Iterable, Iterator
 
-from holdfast.api.kinds import KINDS
 from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.explanation.facts.pod_owners import workload_of
 from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_changes import create
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 MOST_PODS = 500
@@ -40,12 +40,13 @@ def priority_class_text(snapshot: ClusterSnapshot, name: str) -> str:
 
 def priority_classes(snapshot: ClusterSnapshot, workload: Raw, name: str) -> Iterator[Repair]:
     """Another PriorityClass for the workload, or a new one of this name."""
-    info = KINDS[workload["apiVersion"], workload["kind"]]
+    owner = workload_of(snapshot, pod_of_template(workload))
     known = [each["metadata"]["name"] for each in snapshot.all(PRIORITY_CLASS)]
-    for near in nearest(name, [*known, *_BUILT_IN]):
-        body = {"spec": {"template": {"spec": {"priorityClassName": near}}}}
+    for near in nearest(name, [*known, *_BUILT_IN]) if owner is not None else ():
+        assert owner is not None
+        change = owner.change({"spec": {"priorityClassName": near}})
         text = f"name the PriorityClass {near} instead of {name}"
-        yield repair(text, "UsePriorityClass", [patch(info, workload, body)])
+        yield repair(text, "UsePriorityClass", [change])
     made = {
         "apiVersion": PRIORITY_CLASS.api_version,
         "kind": "PriorityClass",

@@ -34,6 +34,7 @@ from holdfast.explanation.subjects.uncreated_pods import (
 )
 from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
+from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, applied, create, one_patch, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -217,8 +218,7 @@ def _consider_creation(
     advisors = []
     for fix in fixes:
         with applied(snapshot, fix.change.objects):
-            then = snapshot.find(KINDS[raw["apiVersion"], raw["kind"]], *_key_of(raw)) or raw
-            pods = pods_of_template(snapshot, then, count)
+            pods = pods_of_template(snapshot, _with_template(raw, fix.change), count)
         subject = Subject(POD, pods[0]["metadata"]["name"], pods[0]["metadata"]["namespace"])
         advisor = Advisor(snapshot, subject, created=pods)
         first = ClusterChange((), (create(POD, pods[0], follows=True),))
@@ -232,8 +232,9 @@ def _consider_creation(
     with applied(snapshot, fix.change.objects):
         found = explained_new_pods(snapshot, pods)
     alone = fix.change.data()
-    advice = [_beside(fix.text, alone, each) for each in found.advice]
-    return found._replace(advice=[*advice, *some])
+    advice = [*(_beside(fix.text, alone, each) for each in found.advice), *some]
+    details = [each for each in found.details if not (advice and each.startswith(NOTHING_HELPS))]
+    return found._replace(advice=advice, details=details)
 
 
 def explained_new_pods(snapshot: ClusterSnapshot, pods: list[Raw]) -> NewPods:
@@ -260,8 +261,14 @@ def explained_new_pods(snapshot: ClusterSnapshot, pods: list[Raw]) -> NewPods:
     return NewPods(report.advice, pending, report.details, report)
 
 
-def _key_of(raw: Raw) -> tuple[str, str]:
-    return raw["metadata"]["name"], raw["metadata"].get("namespace") or ""
+def _with_template(raw: Raw, change: ClusterChange) -> Raw:
+    """The workload with its template as changed, be it that of a workload above it."""
+    for each in change.objects:
+        spec = each.body.get("spec") or {}
+        spec = (spec.get("jobTemplate") or {}).get("spec") or spec
+        if each.operation == PATCH and "template" in spec:
+            raw = merge_patch(raw, {"spec": {"template": spec["template"]}})
+    return raw
 
 
 def _beside(text: str, fix: Raw, each: Advice) -> Advice:
