@@ -21,6 +21,7 @@ from explanation.test_situations import (
     planned,
     world_of,
 )
+from harness.followed_advice import Situation
 from harness.objects import Raw, gang, node, pod, pod_group, queue, reservation
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -226,9 +227,18 @@ def test_limits_of_a_queue_and_what_waits_in_it() -> None:
     assert "its weight is 2" in report.details
     assert [(each.count, each.pods) for each in report.pods] == [(2, ["default/p", "default/q"])]
     assert [each.text for each in report.advice] == [
-        "raise the capability of queue small to 7 cpu; then both pods fit: n1",
+        "raise the capability of queue small to 5 cpu; then 1 of 2 pods fits: n1",
         "default/p: request at most 1 cpu instead of 2; then it fits n1",
     ]
+
+
+def test_advice_for_all_equal_pods_of_a_queue() -> None:
+    waiting = [pod(name, 2, annotations=SMALL, at="2s") for name in ("p", "q")]
+    small = queue("small", capability={"cpu": "2"})
+    situation = Situation(node("n1", 8), small, pod("a", 2, annotations=SMALL), *waiting)
+    (only,) = situation.report("Queue", "small").advice
+    assert only.text == "raise the capability of queue small to 6 cpu; then both pods fit: n1"
+    assert [*situation.followed(only).values()] == ["n1", "n1", "n1"]
 
 
 @pytest.mark.parametrize(

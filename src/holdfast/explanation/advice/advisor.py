@@ -296,6 +296,7 @@ class Advisor:
             before = self._before(made)
             is_old = not fitting.started and fitting.total and fitting.running > before.running
             is_done = not fitting.total and fitting.updated > before.updated
+            is_done &= END_OLD_PODS not in self.actions  # with these, the new pods start
             if (
                 not (fitting.started or is_old or is_done)
                 or fitting.lost
@@ -389,7 +390,8 @@ class Advisor:
             return True
         made, _ = self._with_deletions(change)
         if END_OLD_PODS in self.actions:
-            return dry_run(self.snapshot, self._parts, made).is_all
+            found = dry_run(self.snapshot, self._parts, made)
+            return found.is_all and found.started > 0
         if dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all:
             return True
         if not self.others_wait:

@@ -109,7 +109,7 @@ def _repair(new: _NewNode, counts: list[int], before: Sequence[str] = ()) -> Rep
         amounts = {of: format_amount(of, n * count) for of, n in new.amounts.items()}
         made.append(create(NODE, _like(new.raw, name, new.labels, amounts)))
     texts += [f"{of}: {n}" for of, n in amounts.items()]
-    what = "a node" if len(counts) == 1 else f"{len(counts)} nodes"
+    what = plural(len(counts), "a node", f"{len(counts)} nodes")
     tried = f"(tried as {few(names)}, like {new.like} without its pods)"
     text = f"add {what} with {', '.join(texts)} {tried}"
     if before:

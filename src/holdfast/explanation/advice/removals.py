@@ -30,6 +30,8 @@ from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _EXCLUDING = ("NotIn", "DoesNotExist")
+_PLACES = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
+"""What the keys of labels begin with that say where a node is."""
 _PODS = 3
 
 
@@ -134,10 +136,12 @@ def claimed_node_repairs(
 
 
 def _is_a_choice(each: NodeSelectorRequirement, labels: Labels) -> bool:
-    """Whether nodes have other values of a label than those that are required."""
+    """Whether some nodes have a value that is required of a label, and others have other values. A
+    place without nodes may be left for another one, but no kind of hardware."""
     there = labels.get(each.key, ())
     wanted = [value for value in each.values if value in there]
-    return _is_fact(each) and len(wanted) < len(there) and not is_platform(each.key)
+    is_known = bool(wanted) or each.key.startswith(_PLACES)
+    return _is_fact(each) and is_known and len(wanted) < len(there) and not is_platform(each.key)
 
 
 def _without(unwanted: NodeSelectorRequirement) -> Edit:
