@@ -316,6 +316,19 @@ def test_members_that_the_gang_does_not_need_are_not_blamed(surplus: Raw) -> Non
     assert not report.details
 
 
+def test_members_that_a_running_gang_does_not_need_are_explained() -> None:
+    there = [in_default(full(name, "3", "n1", group="g")) for name in "ab"]
+    report = before_it_is_tried(N1, TWO, *there, pod("c", "1", group="g"), pod("d", "3", group="g"))
+    assert report.summary == (
+        "2 of 4 members have a node, 2 are needed. It is running. 2 further members are pending. "
+        "default/d: No suitable node among 1 node: too little cpu (1)."
+    )
+    assert report.details[:2] == ["what follows is about default/d", "closest: n1, short of 1 cpu"]
+    assert [each.text for each in report.advice] == [
+        "request at most 1 cpu instead of 3; then it fits n1"
+    ]
+
+
 @pytest.mark.parametrize("small_first", [True, False])
 def test_members_are_tried_in_the_order_of_the_scheduler(small_first: bool) -> None:
     nodes = [node("n1", cpu="8"), full("x", "4", "n1"), node("n2", cpu="8"), full("y", "3", "n2")]

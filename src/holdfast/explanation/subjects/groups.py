@@ -4,9 +4,10 @@ from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.advice.gang_repairs import first_of_each_class
 from holdfast.explanation.facts.own_starts import following_text, gang_victims, taken_text
 from holdfast.explanation.facts.reclaimed_capacity import reclaiming
-from holdfast.explanation.phrases import NO_ALLOCATE, job_text
+from holdfast.explanation.phrases import NO_ALLOCATE, job_text, pod_text
 from holdfast.explanation.repairs.gang_changes import preemption_text, same_names, waiting_members
 from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.blocked_members import explain_blocked_members, same_domain
@@ -20,7 +21,7 @@ from holdfast.explanation.subjects.min_resources import (
     consider_min_resources,
     lacking_min_resources,
 )
-from holdfast.explanation.subjects.pods import condition_message
+from holdfast.explanation.subjects.pods import condition_message, explain_pod
 from holdfast.explanation.subjects.queue_limits import (
     needed_members,
     not_admitted,
@@ -36,6 +37,8 @@ from holdfast.scheduler.jobs.job import CORE
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _MOST_DOMAINS = 20
+_MOST_CLASSES = 3
+"""How many kinds of members that the gang does not need are explained, until one does not fit."""
 
 
 def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -87,7 +90,7 @@ def _domains(snapshot: ClusterSnapshot, job: Job) -> list[str]:
 def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     waiting = waiting_members(snapshot, job)
     if job.is_ready:
-        return "It is running."
+        return f"It is running. {_further_members(snapshot, job, waiting, report)}".rstrip()
     if not waiting:
         if lacking := lacking_min_resources(snapshot, job):
             report.details += [each.text for each in lacking]
@@ -117,6 +120,26 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     text = _hindrance(snapshot, subject, job, count, advisor, report)
     report.advice = advisor.advice
     return text
+
+
+def _further_members(
+    snapshot: ClusterSnapshot, job: Job, waiting: list[PodRecord], report: Report
+) -> str:
+    """Why a member that the gang does not need is pending: the first of those that do not fit now."""
+    pods = [pod for pod in waiting if pod.job == job.name and pod.reservation is None]
+    found = []
+    for pod in first_of_each_class(pods)[:_MOST_CLASSES]:
+        found.append((pod, explain_pod(snapshot, Subject.of(pod).raw(snapshot))))
+        if not found[-1][1].ranked:
+            break
+    if not found:
+        return ""
+    pod, about = found[-1]
+    report.details += [f"what follows is about {pod_text(pod)}", *about.details]
+    report.advice, report.holders = about.advice, about.holders
+    report.nodes, report.would_say = about.nodes, about.would_say
+    members = number_of(len(pods), "further member is", "further members are")
+    return f"{members} pending. {pod_text(pod)}: {about.summary}"
 
 
 def _hindrance(
