@@ -262,3 +262,23 @@ def test_a_template_that_is_missing_is_of_use_to_as_many_as_there_are_devices() 
     (top,) = (raw for raw in objects if raw["kind"] == "Deployment")
     (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
     assert advice.text.endswith("(tried with 1 device of DeviceClass gpu); then 2 of 3 pods fit: n1")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_toleration_is_of_use_to_pods_that_take_the_place_of_those_that_run(kind: str) -> None:
+    """The new pods have claims of their own, and those of the old ones go with these."""
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    dedicated = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
+    nodes = [node("n1", cpu="8"), node("n2", cpu="8", taints=dedicated)]
+    slices = [resource_slice(name, 2) for name in ("n1", "n2")]
+    for raw in (*nodes, *slices, device_class("gpu"), template(), workload(kind, 4)):
+        cluster.take(Apply(copy.deepcopy(raw)))
+    cluster.rest()
+    objects = [*cluster.objects.all()]
+    pods = cluster.objects.scan("", "Pod")
+    assert sum("nodeName" in raw["spec"] for raw in pods) == 2
+    (top,) = (raw for raw in objects if raw["kind"] == kind)
+    (advice,) = explain(snapshot_with(objects, NOW), copy.deepcopy(top)).advice
+    assert advice.text.startswith("tolerate dedicated=db:NoSchedule, ")
+    after = followed(objects, advice.change).objects.scan("", "Pod")
+    assert [bool(raw["spec"].get("nodeName")) for raw in after] == [True] * 4

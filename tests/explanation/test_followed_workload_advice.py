@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from explanation.test_situations import in_default, snapshot_with, storage_class
+from harness.claim_objects import claim_template, device_class, request, resource_slice
 from harness.objects import Raw, gang, node, pod, pod_group, queue, reservation
 from holdfast.api.documents import Document
 from holdfast.api.times import format_time
@@ -96,18 +97,32 @@ class Situation(NamedTuple):
     """The second version."""
 
 
-def situation(seed: int) -> Situation:
+def with_claims(raw: Raw) -> Raw:
+    """Each pod of the workload has a claim from a template."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    raw["spec"]["template"]["spec"]["resourceClaims"] = claims
+    return raw
+
+
+def devices(making: random.Random) -> list[Raw]:
+    nodes = [resource_slice(f"n{at}", making.randint(1, 4)) for at in range(3)]
+    template = claim_template("t", request("r", making.choice((1, 1, 2)), of="gpu"))
+    return [device_class("gpu"), template, *nodes]
+
+
+def situation(seed: int, claims: bool = False) -> Situation:
     """A workload of which a first version was rolled out, and then another one."""
     making = random.Random(seed)
     cluster = HypotheticalCluster(FACTORY, NOW)
-    first = workload(making)
-    for raw in (*others(making), first):
+    first = with_claims(workload(making)) if claims else workload(making)
+    for raw in (*(devices(random.Random(seed)) if claims else ()), *others(making), first):
         cluster.take(Apply(copy.deepcopy(raw)))
     cluster.rest()
     before = [*cluster.objects.all()]
     second = copy.deepcopy(first)
     if making.random() < 0.7:
         second["spec"]["template"]["spec"] = workload(making)["spec"]["template"]["spec"]
+        second = with_claims(second) if claims else second
     if "replicas" in second["spec"] and making.random() < 0.3:
         second["spec"]["replicas"] = making.randint(2, 6)
     cluster.take(Apply(copy.deepcopy(second)))
@@ -179,8 +194,9 @@ def pods_of(cluster: HypotheticalCluster) -> Pods:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_explain_advises(seed: int) -> None:
-    objects = situation(seed).objects
+@pytest.mark.parametrize("claims", [False, True], ids=["", "with claims"])
+def test_what_explain_advises(seed: int, claims: bool) -> None:
+    objects = situation(seed, claims).objects
     top = next(raw for raw in objects if raw["kind"] in KINDS)
     report = explain(snapshot_with(objects, NOW), copy.deepcopy(top))
     before = pods_of(HypotheticalCluster(FACTORY, NOW, copy.deepcopy(objects), seed=5))

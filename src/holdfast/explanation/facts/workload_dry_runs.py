@@ -13,9 +13,14 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.resource_claims import AllocationResult, ResourceClaim
 from holdfast.api.times import format_time
 from holdfast.explanation.facts.admitted_pods import NONE, additions
-from holdfast.explanation.facts.created_claims import ephemeral_claims, provisioned
+from holdfast.explanation.facts.created_claims import (
+    claims_of_new_pod,
+    ephemeral_claims,
+    provisioned,
+)
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
 from holdfast.explanation.facts.pod_owners import controller_of
@@ -35,6 +40,7 @@ from holdfast.local.workloads.replica_set import wanted_replicas
 from holdfast.local.workloads.revisions import HASH_LABEL, REVISION_LABEL, current, plain
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.schema import read_object
+from holdfast.scheduler.cluster.claim_writes import consumer, written_allocation
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import (
@@ -52,6 +58,7 @@ from holdfast.snapshot.cluster_snapshot import (
     NODE,
     POD,
     RESERVATION,
+    RESOURCE_CLAIM,
     ClusterSnapshot,
     SnapshotObjects,
 )
@@ -133,7 +140,7 @@ class WorkloadParts(NamedTuple):
 
 def parts_of(snapshot: ClusterSnapshot, subject: Subject) -> WorkloadParts | None:
     """The workload of the pod; None if it has none whose controllers are known, or is of a gang, or
-    claims devices, or there are too many pods."""
+    there are too many pods."""
     pod = subject.record(snapshot) if subject.info is POD else None
     if pod is None or snapshot.cluster.jobs.of(pod) is not None:
         return None
@@ -150,7 +157,7 @@ def parts_of_new(snapshot: ClusterSnapshot, pod: Raw) -> WorkloadParts | None:
 def _workload_parts(snapshot: ClusterSnapshot, info: KindInfo, workload: Raw) -> WorkloadParts | None:
     spec = workload.get("spec") or {}
     inner = (spec.get("template") or {}).get("spec") or {}
-    if not inner or inner.get("resourceClaims") or wanted_replicas(workload) > _MOST_PODS:
+    if not inner or wanted_replicas(workload) > _MOST_PODS:
         return None
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if not selects(spec.get("selector"), labels):
@@ -467,6 +474,7 @@ class _DryRun(WorkloadControllers):
             for claim in ephemeral_claims(self._snapshot, after):
                 self._apply(*provisioned(self._snapshot, claim))
             self._apply(create(POD, after))
+            self._apply(*claims_of_new_pod(self._snapshot, after))
         elif after is not None and key[:2] == ("", _CLAIM.kind):
             self._apply(*provisioned(self._snapshot, after))
         super().changed(change)
@@ -480,7 +488,7 @@ class _DryRun(WorkloadControllers):
         """Places the pods that have a node now, and others that come first; whether some of its own
         were placed, or may be now."""
         snapshot = self._snapshot
-        queue = snapshot.scheduler.queue
+        queue, claims = snapshot.scheduler.queue, snapshot.cluster.claims
         own = [
             record
             for raw in self._objects.scan("", "Pod")
@@ -498,6 +506,7 @@ class _DryRun(WorkloadControllers):
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
             used = list(self._used_up(pod for pod, _, _ in places))
+            allocated = [(pod, *each) for pod, _, _ in places for each in claims.allocated_for(pod)]
             released = ended_holds(snapshot, others)
         for pod, node, annotations in places:
             if pod.reservation is not None:
@@ -512,8 +521,21 @@ class _DryRun(WorkloadControllers):
                 self._objects.store.update(_key(raw), bound)
             else:
                 self._apply(create(POD, bound))
+        for pod, claim, allocation in allocated:
+            self._reserve(claim, allocation, pod)
         self._apply(*used, *released)
         return bool(released) or any(pod.uid in names for pod, _, _ in places)
+
+    def _reserve(self, claim: ResourceClaim, allocation: AllocationResult, pod: PodRecord) -> None:
+        """Writes the allocation of a claim and reserves it for a pod that was placed."""
+        raw = self._snapshot.find(RESOURCE_CLAIM, claim.metadata.name, claim.metadata.namespace)
+        status = (raw.get("status") or {}) if raw is not None else {}
+        users = status.get("reservedFor") or []
+        if raw is None or any(each["uid"] == pod.uid for each in users):
+            return
+        written = status.get("allocation") or written_allocation(allocation, self._clock.stamp())
+        body = {"status": {"allocation": written, "reservedFor": [*users, consumer(pod.ref)]}}
+        self._apply(patch(RESOURCE_CLAIM, raw, body, follows=True))
 
     def _used_up(self, pods: Iterable[PodRecord]) -> Iterator[ObjectChange]:
         """The end of the reservations for one pod that these are allocated from, which releases what

@@ -277,6 +277,15 @@ class ClaimsInUse(HeldRest):
         found = (self.allocation(key) for key in sorted(keys))
         return [allocation for allocation in found if allocation is not None]
 
+    def allocated_for(self, pod: PodRecord) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """The claims that a pod consumes, or will once it is bound, with their allocations."""
+        found = []
+        for key in sorted(self._consumed.get(pod.uid, ())):
+            claim, allocation = self._claims.get(key), self.allocation(key)
+            if claim is not None and allocation is not None:
+                found.append((claim, allocation))
+        return found
+
     def is_releasing(self, row: int) -> bool:
         """Whether a claim has devices for the row and all its consumers are gone: the claim controller
         is about to deallocate it."""
