@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.claim_objects import claim_template, device_class, request, resource_slice
 from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
 from holdfast.explanation.report import Advice
@@ -69,6 +70,18 @@ def test_a_suspended_job_of_which_not_all_pods_fit(cpu: str, some: bool) -> None
     )
     which = "1 of its 2 pods" if some else "its pods"
     assert any(f"if it were resumed, {which} would be pending" in each for each in report.details)
+
+
+@pytest.mark.parametrize(("devices", "fit"), [(2, "both pods fit"), (1, "1 of 2 pods fits")])
+def test_each_pod_gets_claims_of_its_own(devices: int, fit: str) -> None:
+    made = job(2, "1")
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    made["spec"]["template"]["spec"]["resourceClaims"] = entries
+    there = [node("n1", 8), device_class(), resource_slice("n1", devices)]
+    situation = Situation(*there, claim_template("t", request()), made)
+    report = situation.report("Job", "w")
+    assert [each.text.rpartition("; then ")[2] for each in report.advice] == [f"{fit}: n1"]
+    assert started(situation, report.advice[-1]) == (devices, 2)
 
 
 @pytest.mark.parametrize("spec", [{"parallelism": 0}, {"parallelism": 1, "completions": 5}])

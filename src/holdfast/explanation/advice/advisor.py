@@ -22,6 +22,7 @@ from holdfast.explanation.advice.forecast_waits import (
     forecast_of,
     forecast_wait,
 )
+from holdfast.explanation.facts.created_claims import created_pods
 from holdfast.explanation.facts.expected_plans import all_planned
 from holdfast.explanation.facts.other_pods import (
     Fitting,
@@ -59,12 +60,12 @@ from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_changes import (
+    CREATE,
     DELETE,
     PATCH,
     ClusterChange,
     ObjectChange,
     applied,
-    create,
     delete,
 )
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastStart
@@ -164,9 +165,10 @@ class Advisor:
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
         self._siblings += alike
-        self._created = [create(POD, raw, follows=True) for raw in created[1:]]
+        self._created = tuple(created_pods(snapshot, created[1:]))
         if created:
-            self._siblings = [Subject(POD, each.name, each.namespace) for each in self._created]
+            named = [each for each in self._created if each.info is POD and each.operation == CREATE]
+            self._siblings = [Subject(POD, each.name, each.namespace) for each in named]
             self._parts = parts_of_new(snapshot, created[0])
         self.helpful: list[Repair] = []
         """The changes that help, those made together as one."""

@@ -1,7 +1,7 @@
 """Claims that controllers of Kubernetes create for pods: ResourceClaims from templates, and those of
 generic ephemeral volumes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from holdfast.api.kinds import KINDS
@@ -40,6 +40,15 @@ def claims_of_new_pod(snapshot: ClusterSnapshot, raw: Raw) -> list[ObjectChange]
         if template is not None:
             specs[name] = (template.get("spec") or {}).get("spec") or {}
     return generated_claims(raw, specs)
+
+
+def created_pods(snapshot: ClusterSnapshot, pods: Iterable[Raw]) -> Iterator[ObjectChange]:
+    """The creation of pods by the controller of their workload, with the claims that each gets."""
+    for raw in pods:
+        yield create(POD, raw, follows=True)
+        yield from claims_of_new_pod(snapshot, raw)
+        for claim in ephemeral_claims(snapshot, raw):
+            yield from (each._replace(follows=True) for each in provisioned(snapshot, claim))
 
 
 def claims_from_templates(raw: Raw) -> dict[str, str]:

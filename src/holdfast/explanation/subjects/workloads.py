@@ -10,6 +10,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of
 from holdfast.explanation.advice.advisor import MOST_ADVICE, Advisor
 from holdfast.explanation.facts.capacity import missing_node, shortages
+from holdfast.explanation.facts.created_claims import created_pods
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.facts.workload_dry_runs import is_replaced
 from holdfast.explanation.repairs.repair import Repair, repair
@@ -36,7 +37,7 @@ from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, applied, create, one_patch, patch
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, applied, one_patch, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _NEAREST = 3
@@ -221,7 +222,7 @@ def _consider_creation(
             pods = pods_of_template(snapshot, _with_template(raw, fix.change), count)
         subject = Subject(POD, pods[0]["metadata"]["name"], pods[0]["metadata"]["namespace"])
         advisor = Advisor(snapshot, subject, created=pods)
-        first = ClusterChange((), (create(POD, pods[0], follows=True),))
+        first = ClusterChange((), tuple(created_pods(snapshot, pods[:1])))
         advisor.propose(fix._replace(text=f"{fix.text}{how}", change=fix.change + first))
         advisors.append((advisor, pods))
     enough = [each for advisor, _ in advisors if advisor.helpful for each in advisor.advice]
@@ -244,7 +245,7 @@ def explained_new_pods(snapshot: ClusterSnapshot, pods: list[Raw]) -> NewPods:
         objects = {kind: dict(each) for kind, each in snapshot.objects.items()}
         snapshot.is_hypothetical, snapshot.before = True, objects
     try:
-        with applied(snapshot, [create(POD, raw) for raw in pods]):
+        with applied(snapshot, created_pods(snapshot, pods)):
             names = [(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in pods]
             records = [pod for name in names if (pod := snapshot.cluster.pod(*name)) is not None]
             groups = [
