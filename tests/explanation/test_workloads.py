@@ -100,6 +100,88 @@ def test_a_priority_class_is_not_advised_for_pods_that_fit_nowhere() -> None:
     assert [each.change["actions"] for each in report.advice] == [["UsePriorityClass", "Resize"]]
 
 
+def refused(message: str, template: Raw, *classes: Raw, cpu: str = "3") -> Report:
+    """Of a Deployment whose pods no API server creates; there is one node."""
+    condition = {**FAILURE, "message": f'pods "web-2-" is forbidden: {message}'}
+    deployment = selected(workload("Deployment", "web", 2, condition, cpu=cpu))
+    deployment["spec"]["template"]["spec"] |= template
+    snapshot = snapshot_of(world_of([N1]))
+    snapshot.objects["node.k8s.io/v1", "RuntimeClass"] = {}
+    for raw in classes:
+        known = snapshot.objects.setdefault((raw["apiVersion"], raw["kind"]), {})
+        known["", raw["metadata"]["name"]] = raw
+    return explain(snapshot, deployment)
+
+
+KATA = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "kata"},
+    "handler": "kata",
+    "overhead": {"podFixed": {"cpu": "2"}},
+}
+NO_RUNTIME = 'pod rejected: RuntimeClass "katta" not found'
+
+
+def test_a_runtime_class_that_does_not_exist() -> None:
+    """With the overhead of the one that does, one of the pods has too little capacity."""
+    report = refused(NO_RUNTIME, {"runtimeClassName": "katta"}, KATA)
+    assert "there is no RuntimeClass katta; did you mean kata?" in report.details
+    assert [each.text for each in report.advice] == [
+        "create the RuntimeClass katta (tried with handler katta and no overhead); then both pods fit: "
+        "n1",
+        "name the RuntimeClass kata instead of katta, in the template of Deployment web; then 1 of 2 "
+        "pods fits: n1",
+    ]
+
+
+def test_runtime_classes_that_were_not_read_are_not_said_to_be_missing() -> None:
+    deployment = selected(workload("Deployment", "web", 3))
+    deployment["spec"]["template"]["spec"]["runtimeClassName"] = "kata"
+    report = explain(snapshot_of(world_of([N1])), deployment)
+    assert (report.details, report.advice) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (
+            {"priorityClassName": "high", "preemptionPolicy": "Never"},
+            "remove preemptionPolicy: Never (its PriorityClass high has PreemptLowerPriority), in the "
+            "template of Deployment web; then both pods fit: n1",
+        ),
+        (
+            {"priorityClassName": "high", "priority": 5, "preemptionPolicy": "PreemptLowerPriority"},
+            "remove priority: 5 (its PriorityClass high has 1000), in the template of Deployment web; "
+            "then both pods fit: n1",
+        ),
+        (
+            {"preemptionPolicy": "Never"},
+            "remove preemptionPolicy: Never (only a PriorityClass sets it), in the template of "
+            "Deployment web; then both pods fit: n1",
+        ),
+        ({"priorityClassName": "high", "priority": 1000}, ""),
+    ],
+    ids=["policy", "priority", "no class", "as its class says"],
+)
+def test_fields_that_contradict_the_priority_class(template: Raw, text: str) -> None:
+    report = refused("the value must not be provided in pod spec", template, HIGH)
+    assert [each.text for each in report.advice] == ([text] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("cpu", "then"),
+    [
+        ("3", "its pods would start"),
+        ("5", "1 of its 2 pods would be pending: No suitable node among 1 node: too little cpu (1)."),
+        ("20", "its pods would be pending: No suitable node among 1 node: too little cpu (1)."),
+    ],
+)
+def test_whether_refused_pods_would_fit(cpu: str, then: str) -> None:
+    report = refused("exceeded quota: q", {}, cpu=cpu)
+    assert report.details == [f"if they were created, {then}"]
+
+
 def test_replicas_that_do_not_exist_yet() -> None:
     report = explained(workload("Deployment", "web", 3))
     assert report.summary.startswith("1 of 1 pod has a node. spec.replicas is 3.")

@@ -1,6 +1,7 @@
 """`holdfast explain`"""
 
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ from holdfast.explanation.explained_kinds import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.api.kinds import KindInfo
     from holdfast.kube.object_client import ObjectLister, Raw
     from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -127,6 +129,7 @@ def explain(
     from holdfast.cli.snapshot import warned_snapshot
     from holdfast.explanation.explainer import declared_gang, find
     from holdfast.explanation.explainer import explain as explain_object
+    from holdfast.explanation.facts.admitted_pods import RUNTIME_CLASS
     from holdfast.sim.forecast.snapshots import SnapshotForecast
     from holdfast.sim.garbage import seldom_collected
     from holdfast.snapshot.cluster_snapshot import unknown_configuration
@@ -151,7 +154,11 @@ def explain(
         where = found["metadata"].get("namespace") or ""
         raw = find(cluster, wanted.infos, name, where) or found
         await _add_deployment(server, cluster, raw)
-        cluster.forecast = SnapshotForecast(cluster, setup, await _workloads(server))
+        unwatched = await _unwatched(server)
+        cluster.forecast = SnapshotForecast(cluster, setup, [*chain.from_iterable(unwatched.values())])
+        if RUNTIME_CLASS in unwatched:
+            classes = {("", each["metadata"]["name"]): each for each in unwatched[RUNTIME_CLASS]}
+            cluster.objects[RUNTIME_CLASS.api_version, RUNTIME_CLASS.kind] = classes
         await _add_jobs(server, cluster, raw)
         cluster.unknown_configuration = unknown
         with seldom_collected():
@@ -218,18 +225,19 @@ async def _add_jobs(server: "ObjectLister", cluster: "ClusterSnapshot", raw: "Ra
     known.update({(namespace, each["metadata"]["name"]): each for each in jobs})
 
 
-async def _workloads(server: "ObjectLister") -> "list[Raw]":
-    """What creates pods, of the kinds that schedulers do not read: a forecast needs them."""
+async def _unwatched(server: "ObjectLister") -> "dict[KindInfo, list[Raw]]":
+    """What creates pods and what that depends on, of the kinds that schedulers do not read, as far as
+    we may: a forecast needs them."""
     from holdfast.kube.decoding import WATCHED
     from holdfast.kube.errors import KubernetesError
     from holdfast.snapshot.reader import SNAPSHOT_KINDS
 
     watched = [each.info for each in WATCHED]
-    found: list[Raw] = []
+    found: dict[KindInfo, list[Raw]] = {}
     for kind in SNAPSHOT_KINDS:
         if kind.info not in watched:
             with suppress(KubernetesError):
-                found += (await server.listed(kind.info))[0]
+                found[kind.info] = (await server.listed(kind.info))[0]
     return found
 
 

@@ -165,6 +165,7 @@ class Advisor:
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
         self._siblings += alike
+        self._are_new = bool(created)
         self._created = tuple(created_pods(snapshot, created[1:]))
         if created:
             named = [each for each in self._created if each.info is POD and each.operation == CREATE]
@@ -441,6 +442,8 @@ class Advisor:
     def _unchanged(self) -> Fitting:
         """How many pods of the workload have a node if nothing is changed. To be asked before changes
         are made."""
+        if self._are_new and self._parts is not None:
+            return Fitting(0, self._parts.replicas, [], 0, self._parts.running)
         if self._parts is not None:
             return dry_run(self.snapshot, self._parts, ClusterChange())
         records = [each.record(self.snapshot) for each in self._siblings]
@@ -448,7 +451,7 @@ class Advisor:
         return Fitting(0, len(records), [], running, running)
 
     def _with_deletions(self, change: ClusterChange) -> tuple[ClusterChange, str]:
-        if self._created:
+        if self._are_new:
             return change, ""
         raws = [each.raw(self.snapshot) for each in self._siblings]
         pending = [raw for raw in raws if not raw["spec"].get("nodeName")]

@@ -4,8 +4,9 @@ the end of the others."""
 from collections.abc import Iterator
 
 from holdfast.explanation.advice.evictions import end_of
+from holdfast.explanation.facts.admitted_pods import PRIORITY_CLASS
 from holdfast.explanation.facts.awaited_terminations import is_same
-from holdfast.explanation.facts.preemption_limits import CRITICAL, PRIORITY_CLASS
+from holdfast.explanation.facts.preemption_limits import CRITICAL
 from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.repair import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from holdfast.explanation.advice.advisor import Advisor
+from holdfast.explanation.facts.admitted_pods import PRIORITY_CLASS
 from holdfast.explanation.facts.own_starts import evicting_start
-from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS, budget_violations
+from holdfast.explanation.facts.preemption_limits import budget_violations
 from holdfast.explanation.repairs.repair import DELETE_RESERVATION, Repair, repair, spec_changes
 from holdfast.explanation.report import ALLOW_PREEMPTION
 from holdfast.explanation.verdicts import Subject

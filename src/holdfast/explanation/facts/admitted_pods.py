@@ -1,13 +1,21 @@
 """What admission adds to the pods of a workload, which its template does not have: the overhead, node
-selector and tolerations of a RuntimeClass, containers that a webhook injects, and requests that a
-LimitRange sets by default."""
+selector and tolerations of a RuntimeClass, the priority of a PriorityClass, containers that a webhook
+injects, and requests that a LimitRange sets by default."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
+from holdfast.api.errors import InvalidObject, MalformedText
+from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.pod_owners import workload_of
 from holdfast.kube.object_client import Raw
+from holdfast.machinery.strategies.admission import SYSTEM_CLASSES, merge_runtime_class
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
+PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
+RUNTIME_CLASS = KINDS["node.k8s.io/v1", "RuntimeClass"]
+LOWER = "PreemptLowerPriority"
+"""The preemption policy of pods, unless their PriorityClass has another one."""
 _CONTAINERS = ("initContainers", "containers")
 
 
@@ -56,6 +64,27 @@ class Additions(NamedTuple):
 
 
 NONE = Additions({}, {}, [], {}, {})
+
+
+def admitted(snapshot: ClusterSnapshot, spec: Raw) -> Raw:
+    """The spec of a new pod once its PriorityClass and its RuntimeClass have added to it. What they
+    contradict is left as it is."""
+    found = dict(spec)
+    name = str(spec.get("priorityClassName") or "")
+    classes = {each["metadata"]["name"]: each for each in snapshot.all(PRIORITY_CLASS)}
+    by_default = [each for each in classes.values() if each.get("globalDefault") and not name]
+    chosen = classes.get(name) or min(by_default, key=lambda each: int(each["value"]), default=None)
+    if chosen is not None:
+        found["priorityClassName"] = chosen["metadata"]["name"]
+        found.setdefault("priority", int(chosen.get("value") or 0))
+        found.setdefault("preemptionPolicy", chosen.get("preemptionPolicy") or LOWER)
+    elif name in SYSTEM_CLASSES:
+        found.setdefault("priority", SYSTEM_CLASSES[name][0])
+    runtime = snapshot.find(RUNTIME_CLASS, str(spec.get("runtimeClassName") or ""))
+    if runtime is not None:
+        with suppress(InvalidObject, MalformedText):
+            merge_runtime_class(found, runtime)
+    return found
 
 
 def additions(snapshot: ClusterSnapshot, pod: Raw) -> Additions:

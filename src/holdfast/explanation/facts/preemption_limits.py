@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.api.kinds import KINDS
 from holdfast.api.names import DISABLE_PREEMPTIBLE, NO, PREEMPTABLE
 from holdfast.api.plurals import plural
+from holdfast.explanation.facts.admitted_pods import PRIORITY_CLASS
 from holdfast.explanation.facts.capacity import shortages
 from holdfast.explanation.facts.other_pods import siblings
 from holdfast.explanation.facts.own_starts import evicting_start
@@ -22,7 +22,6 @@ _CLASSES = 5
 """How many higher PriorityClasses are tried."""
 CRITICAL = 2 * 10**9
 """Pods of this priority and above are the system's own."""
-PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
 
 
 def preemption_limits(

@@ -40,6 +40,7 @@ from holdfast.local.workloads.replica_set import wanted_replicas
 from holdfast.local.workloads.revisions import HASH_LABEL, REVISION_LABEL, current, plain
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.schema import read_object
+from holdfast.machinery.status import Resource, forbidden
 from holdfast.scheduler.cluster.claim_writes import consumer, written_allocation
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.records import PodRecord
@@ -68,6 +69,7 @@ _STATEFUL_SET, _DAEMON_SET = KINDS["apps/v1", "StatefulSet"], KINDS["apps/v1", "
 _WORKLOADS = {each.kind: each for each in (DEPLOYMENT, REPLICA_SET, _STATEFUL_SET, _DAEMON_SET)}
 _REVISION = ("apps/v1", "ControllerRevision")
 _CLAIM = KINDS["v1", "PersistentVolumeClaim"]
+_PODS = Resource("", "pods")
 _RUNTIME_CLASS = ("node.k8s.io", "RuntimeClass")
 _PRIORITY, _RUNTIME = "scheduling.k8s.io/v1", "node.k8s.io/v1"
 _READ = (KINDS[_PRIORITY, "PriorityClass"], KINDS[_RUNTIME, "RuntimeClass"], _CLAIM)
@@ -444,12 +446,16 @@ class _DryRun(WorkloadControllers):
         self._objects.store.delete(key)
 
     def _put(self, raw: Raw) -> Raw:
+        """Raises StatusError. Which RuntimeClasses there are may not be known."""
         if raw["kind"] != "Pod":
             return super()._put(raw)
         self._created += 1
         type = self._objects.type_of(raw)
         runtime = Key(*_RUNTIME_CLASS, "", raw["spec"].get("runtimeClassName") or "")
         known = self._objects.get(runtime) is not None
+        if runtime.name and not known and (_RUNTIME, runtime.kind) in self._snapshot.objects:
+            why = f'pod rejected: RuntimeClass "{runtime.name}" not found'
+            raise forbidden(_PODS, raw["metadata"].get("name") or "", why)
         added = self._added._replace(overhead={}) if known else self._added
         raw = {**raw, "spec": added.to(raw["spec"])}
         return self._objects.restore(read_object(type, raw)[0], type)

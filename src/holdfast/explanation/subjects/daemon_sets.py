@@ -57,7 +57,7 @@ def _reasons(placing: NodeVerdicts) -> list[ExplainedReason]:
 def _pod_of(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[tuple[Raw, NodeVerdicts | None]]:
     """A pod as the controller would create it, for no node in particular, and the verdicts for it; none
     if it is rejected whatever the node."""
-    pod = pod_of_template(raw)
+    pod = pod_of_template(snapshot, raw)
     pod["spec"]["tolerations"] = tolerations_of(pod["spec"])
     before, snapshot.is_hypothetical = snapshot.is_hypothetical, True
     try:

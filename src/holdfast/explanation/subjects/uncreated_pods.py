@@ -1,19 +1,34 @@
-"""Pods of a workload that its controller cannot create: what the API server answered, and
-PriorityClasses that do not exist."""
+"""Pods of a workload that its controller cannot create: what the API server answered, classes that do
+not exist, and fields that contradict the PriorityClass."""
 
 from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import NamedTuple
 
+from holdfast.api.kinds import KindInfo
 from holdfast.api.similar_names import did_you_mean, nearest
+from holdfast.explanation.facts.admitted_pods import (
+    LOWER,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    admitted,
+)
 from holdfast.explanation.facts.pod_owners import workload_of
-from holdfast.explanation.facts.preemption_limits import PRIORITY_CLASS
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_changes import create
+from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
+from holdfast.snapshot.cluster_changes import ClusterChange, create
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 MOST_PODS = 500
 _FAILURE = "ReplicaFailure"
-_BUILT_IN = ("system-node-critical", "system-cluster-critical")
+_CLASSES: tuple[tuple[KindInfo, str, tuple[str, ...]], ...] = (
+    (PRIORITY_CLASS, "priorityClassName", tuple(SYSTEM_CLASSES)),
+    (RUNTIME_CLASS, "runtimeClassName", ()),
+)
+"""The kind of class, the field that names it, and those that every cluster has."""
+_COMPUTED = ("preemptionPolicy", "priority")
+"""What admission computes from the PriorityClass."""
 
 
 def creation_failures(workloads: Iterable[Raw]) -> list[str]:
@@ -26,35 +41,102 @@ def creation_failures(workloads: Iterable[Raw]) -> list[str]:
     return list(found)
 
 
-def missing_priority_class(snapshot: ClusterSnapshot, workload: Raw) -> str:
-    """The PriorityClass that the workload's template names and that does not exist; otherwise empty."""
-    name = str(_template(workload).get("priorityClassName") or "")
-    known = {each["metadata"]["name"] for each in snapshot.all(PRIORITY_CLASS)}
-    return "" if name in (*known, *_BUILT_IN) else name
+# Classes that do not exist
 
 
-def priority_class_text(snapshot: ClusterSnapshot, name: str) -> str:
-    known = [each["metadata"]["name"] for each in snapshot.all(PRIORITY_CLASS)]
-    return f"there is no PriorityClass {name}{did_you_mean(name, [*known, *_BUILT_IN])}"
+class MissingClass(NamedTuple):
+    """A class that a template names, and without which no pod of it can be created."""
+
+    info: KindInfo
+    field: str
+    name: str
+    known: list[str]
+
+    @property
+    def text(self) -> str:
+        """`there is no PriorityClass hihg; did you mean high?`"""
+        return f"there is no {self.info.kind} {self.name}{did_you_mean(self.name, self.known)}"
 
 
-def priority_classes(snapshot: ClusterSnapshot, workload: Raw, name: str) -> Iterator[Repair]:
-    """Another PriorityClass for the workload, or a new one of this name."""
-    owner = workload_of(snapshot, pod_of_template(workload))
-    known = [each["metadata"]["name"] for each in snapshot.all(PRIORITY_CLASS)]
-    for near in nearest(name, [*known, *_BUILT_IN]) if owner is not None else ():
-        assert owner is not None
-        change = owner.change({"spec": {"priorityClassName": near}})
-        text = f"name the PriorityClass {near} instead of {name}"
-        yield repair(text, "UsePriorityClass", [change])
-    made = {
-        "apiVersion": PRIORITY_CLASS.api_version,
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": 0,
-    }
-    text = f"create the PriorityClass {name} (tried with value 0)"
-    yield repair(text, "CreatePriorityClass", [create(PRIORITY_CLASS, made)])
+def missing_classes(snapshot: ClusterSnapshot, workload: Raw) -> list[MissingClass]:
+    """The PriorityClass and the RuntimeClass that the workload's template names, if they do not
+    exist. Schedulers do not read RuntimeClasses: which there are may not be known."""
+    found = []
+    for info, field, built_in in _CLASSES:
+        is_read = snapshot.is_hypothetical or (info.api_version, info.kind) in snapshot.objects
+        if info is RUNTIME_CLASS and not is_read:
+            continue
+        name = str(_template(workload).get(field) or "")
+        known = [*(each["metadata"]["name"] for each in snapshot.all(info)), *built_in]
+        if name and name not in known:
+            found.append(MissingClass(info, field, name, known))
+    return found
+
+
+# What lets pods be created
+
+
+def creation_repairs(snapshot: ClusterSnapshot, workload: Raw) -> list[Repair]:
+    """Changes with which nothing that is known keeps pods of the workload's template from being
+    created; none if nothing does so now."""
+    ways = [
+        list(_other_classes(snapshot, workload, each)) for each in missing_classes(snapshot, workload)
+    ]
+    if (removed := _without_contradictions(snapshot, workload)) is not None:
+        ways.append([removed])
+    return [_together(each) for each in product(*ways)] if ways else []
+
+
+def _together(repairs: tuple[Repair, ...]) -> Repair:
+    if len(repairs) == 1:
+        return repairs[0]
+    change = sum((each.change for each in repairs), ClusterChange())
+    text = " and ".join(each.text for each in repairs)
+    return Repair(text, change, max(each.cost for each in repairs))
+
+
+def _other_classes(snapshot: ClusterSnapshot, workload: Raw, missing: MissingClass) -> Iterator[Repair]:
+    """Another class for the workload, or a new one of this name."""
+    kind, name = missing.info.kind, missing.name
+    for near in nearest(name, missing.known):
+        text = f"name the {kind} {near} instead of {name}"
+        yield from _edited(snapshot, workload, {missing.field: near}, text, f"Use{kind}")
+    made: Raw = {"apiVersion": missing.info.api_version, "kind": kind, "metadata": {"name": name}}
+    made |= {"value": 0} if missing.info is PRIORITY_CLASS else {"handler": name}
+    tried = "value 0" if missing.info is PRIORITY_CLASS else f"handler {name} and no overhead"
+    text = f"create the {kind} {name} (tried with {tried})"
+    yield repair(text, f"Create{kind}", [create(missing.info, made)])
+
+
+def _without_contradictions(snapshot: ClusterSnapshot, workload: Raw) -> Repair | None:
+    """The template without a priority or preemption policy that no pod may have, since its
+    PriorityClass has another one."""
+    spec = _template(workload)
+    if any(each.info is PRIORITY_CLASS for each in missing_classes(snapshot, workload)):
+        return None
+    plain = {key: value for key, value in spec.items() if key not in _COMPUTED}
+    computed = {"priority": 0, "preemptionPolicy": LOWER} | admitted(snapshot, plain)
+    fields = [each for each in _COMPUTED if spec.get(each) not in (None, computed[each])]
+    if not fields:
+        return None
+    given = " and ".join(f"{each}: {spec[each]}" for each in fields)
+    name = spec.get("priorityClassName")
+    has = ", ".join(str(computed[each]) for each in fields)
+    why = f"its PriorityClass {name} has {has}" if name else "only a PriorityClass sets it"
+    edit, text = dict.fromkeys(fields), f"remove {given} ({why})"
+    return next(_edited(snapshot, workload, edit, text, "RemovePriority"), None)
+
+
+def _edited(
+    snapshot: ClusterSnapshot, workload: Raw, edit: Raw, text: str, action: str
+) -> Iterator[Repair]:
+    """The workload with another spec in its template; nothing if that cannot be changed."""
+    owner = workload_of(snapshot, pod_of_template(snapshot, workload))
+    if owner is not None:
+        yield repair(text, action, [owner.change({"spec": edit})])
+
+
+# Pods of a template
 
 
 def wanted_pods(workload: Raw, there: int = 0) -> int:
@@ -74,12 +156,7 @@ def wanted_pods(workload: Raw, there: int = 0) -> int:
 
 def pods_of_template(snapshot: ClusterSnapshot, workload: Raw, count: int) -> list[Raw]:
     """So many pods as the controller of the workload would create them."""
-    pod = pod_of_template(workload)
-    name = str(pod["spec"].get("priorityClassName") or "")
-    known = {each["metadata"]["name"]: each for each in snapshot.all(PRIORITY_CLASS)}
-    if (priority := known.get(name)) is not None:
-        policy = priority.get("preemptionPolicy") or "PreemptLowerPriority"
-        pod["spec"] |= {"priority": int(priority.get("value") or 0), "preemptionPolicy": policy}
+    pod = pod_of_template(snapshot, workload)
     if count == 1:
         return [pod]
     metadata = pod["metadata"]
@@ -96,7 +173,7 @@ def pods_of_template(snapshot: ClusterSnapshot, workload: Raw, count: int) -> li
     ]
 
 
-def pod_of_template(workload: Raw) -> Raw:
+def pod_of_template(snapshot: ClusterSnapshot, workload: Raw) -> Raw:
     """A pod as the controller of the workload would create it."""
     metadata, template = workload["metadata"], (workload.get("spec") or {}).get("template") or {}
     owner = {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "controller": True}
@@ -110,7 +187,7 @@ def pod_of_template(workload: Raw) -> Raw:
             "uid": f"{metadata.get('uid')}-new",
             "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata.get("uid") or ""}],
         },
-        "spec": dict(_template(workload)),
+        "spec": admitted(snapshot, _template(workload)),
         "status": {"phase": "Pending"},
     }
 

@@ -27,10 +27,9 @@ from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.uncreated_pods import (
     MOST_PODS,
     creation_failures,
-    missing_priority_class,
+    creation_repairs,
+    missing_classes,
     pods_of_template,
-    priority_class_text,
-    priority_classes,
     wanted_pods,
 )
 from holdfast.explanation.verdicts import Subject, rejection_on, starts_on
@@ -133,7 +132,6 @@ def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Rep
     """Pods that the controller should have created, and cannot."""
     replicas = (raw.get("spec") or {}).get("replicas")
     failures = creation_failures([raw, *_replica_sets(snapshot, raw)])
-    unknown = missing_priority_class(snapshot, raw)
     is_lacking = count < replicas if isinstance(replicas, int) else not count
     if isinstance(replicas, int) and is_lacking:
         report.summary += f" spec.replicas is {replicas}."
@@ -141,13 +139,17 @@ def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Rep
         report.phase = "Pending"
         report.summary += f" Pods cannot be created: {failures[-1].rstrip('.')}."
         report.details += [f"also: {each}" for each in failures[:-1]]
-    if unknown and (failures or is_lacking):
-        report.details.append(priority_class_text(snapshot, unknown))
-        fixes = list(priority_classes(snapshot, raw, unknown))
+    if not failures and not is_lacking:
+        return
+    report.details += [each.text for each in missing_classes(snapshot, raw)]
+    if fixes := creation_repairs(snapshot, raw):
         found = _consider_creation(snapshot, raw, fixes, wanted_pods(raw, count))
         if found.pending:
             report.details += [f"if they were created, {found.pending}", *found.details]
         report.advice = [*found.advice, *report.advice]
+    elif failures and (wanted := wanted_pods(raw, count)):
+        found = explained_new_pods(snapshot, pods_of_template(snapshot, raw, wanted))
+        report.details.append(f"if they were created, {found.pending or 'its pods would start'}")
 
 
 def _replica_sets(snapshot: ClusterSnapshot, raw: Raw) -> list[Raw]:
@@ -226,9 +228,9 @@ def _consider_creation(
         advisor.propose(fix._replace(text=f"{fix.text}{how}", change=fix.change + first))
         advisors.append((advisor, pods))
     enough = [each for advisor, _ in advisors if advisor.helpful for each in advisor.advice]
+    some = [each for advisor, _ in advisors if not advisor.helpful for each in advisor.advice]
     if enough:
-        return NewPods(enough)
-    some = [each for advisor, _ in advisors for each in advisor.advice]
+        return NewPods([*enough, *some])
     fix, pods = fixes[0], advisors[0][1]
     with applied(snapshot, fix.change.objects):
         found = explained_new_pods(snapshot, pods)

@@ -20,7 +20,7 @@ from holdfast.explanation.report import few
 from holdfast.explanation.subjects.plain_reasons import NODE_NOT_NAMED, plain
 from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.reservations import explain_reservation
-from holdfast.explanation.subjects.uncreated_pods import missing_priority_class, priority_class_text
+from holdfast.explanation.subjects.uncreated_pods import missing_classes
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.setup import SchedulerFactory
@@ -269,8 +269,7 @@ def _refuse(cluster: HypotheticalCluster, checked: CheckedObject, refusal: str) 
     checked.details = [each for each in checked.details if each != _NO_PODS]
     checked.details.append(refusal)
     raw, snapshot = checked.document.data, _snapshot(cluster)
-    if name := missing_priority_class(snapshot, raw):
-        checked.details.append(priority_class_text(snapshot, name))
+    checked.details += [each.text for each in missing_classes(snapshot, raw)]
 
 
 def _pod_of(raw: Raw) -> Raw | None:
