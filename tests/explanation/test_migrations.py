@@ -44,6 +44,10 @@ def protected(minimum: int | str = 1, healthy: int = 1, bound: str = "minAvailab
     return raw
 
 
+def named(raw: Raw, name: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
+
+
 class Case(NamedTuple):
     objects: list[Raw]
     says: list[str]
@@ -85,6 +89,25 @@ CASES: dict[str, Case] = {
         [N1, N2, web(), full("a", "2", "n2", annotations={ESTIMATE: "4m"})],
         ["No suitable node"],
         ["Wait"],
+    ),
+    "the other node is cordoned, and a budget forbids the eviction": Case(
+        [N1, node("n2", cpu="4", unschedulable=True), web(), protected()],
+        [
+            f"once its reservation {RESERVATION} has capacity, and PodDisruptionBudget default/web "
+            "allows it. Of the reservation: ",
+            "PodDisruptionBudget default/web allows 0 more evictions",
+        ],
+        ["ChangeBudget"],
+        prepare=refuse_eviction,
+        after=lambda world: world.protected.clear(),
+    ),
+    "capacity is free within the ttl, and two budgets forbid the eviction": Case(
+        [
+            *(N1, N2, web(), protected(), named(protected(), "second")),
+            full("a", "2", "n2", annotations={ESTIMATE: "4m"}),
+        ],
+        ["a pod with several PodDisruptionBudgets is never evicted"],
+        prepare=refuse_eviction,
     ),
     "capacity is free after the ttl": Case(
         [N1, N2, web(), full("a", "2", "n2", annotations={ESTIMATE: "30m"})],
@@ -260,7 +283,12 @@ def test_situation(name: str) -> None:
     assert [action for action, _ in told] == list(case.advises), told
 
 
-RESERVED = ["no other node has the capacity", "the other node is cordoned", "a reservation of others"]
+RESERVED = [
+    "no other node has the capacity",
+    "the other node is cordoned",
+    "the other node is cordoned, and a budget forbids the eviction",
+    "a reservation of others",
+]
 
 
 @pytest.mark.parametrize("name", RESERVED)

@@ -60,12 +60,20 @@ def consider_budgets(
     if len(budgets) != 1:
         return []
     found = [] if is_reserved else _more_replicas(snapshot, pod, budgets[0])
-    for each in wider_budget(snapshot, budgets[0]):
+    for each in allowing_budgets(snapshot, pod, budgets):
+        found.append(Advice(f"{each.text}; then the pod can be evicted", each.change.data(), []))
+    return found
+
+
+def allowing_budgets(
+    snapshot: ClusterSnapshot, pod: PodRecord, budgets: list[DisruptionBudget]
+) -> Iterator[Repair]:
+    """Changes of the budget that forbids the eviction with which it is allowed."""
+    for each in wider_budget(snapshot, budgets[0]) if len(budgets) == 1 else ():
         with applied(snapshot, each.change.objects):
             helps = not forbidding_budgets(snapshot, pod)
         if helps:
-            found.append(Advice(f"{each.text}; then the pod can be evicted", each.change.data(), []))
-    return found
+            yield each
 
 
 def wider_budget(snapshot: ClusterSnapshot, budget: DisruptionBudget) -> Iterator[Repair]:

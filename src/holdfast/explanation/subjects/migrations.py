@@ -19,6 +19,7 @@ from holdfast.api.reservation import (
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time, parse_time, span_text
 from holdfast.explanation.advice.eviction_budgets import (
+    allowing_budgets,
     budget_details,
     consider_budgets,
     forbidding_budgets,
@@ -32,6 +33,7 @@ from holdfast.explanation.subjects.pods import explain_pod
 from holdfast.explanation.subjects.reservations import explain_reservation
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudget
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.controllers.migration.migration_job import ENDED, Move
@@ -144,11 +146,15 @@ def _running(migration: _Migration) -> None:
     if not (is_held or reservation.finished):
         found = explain_reservation(snapshot, raw)
         migration.take(found)
+        budgets = _budgets_ahead(migration, reservation)
+        also = f", and {_names(budgets)} allows it" if budgets else ""
         report.summary = (
-            f"It evicts {migration.pod_text}{migration.where} once its reservation {name} has capacity."
-            f" Of the reservation: {found.summary}"
+            f"It evicts {migration.pod_text}{migration.where} once its reservation {name} has capacity"
+            f"{also}. Of the reservation: {found.summary}"
         )
         _extend(migration)
+        if budgets:
+            _allow_eviction(migration, budgets)
     elif waits_for_pod(reservation.object.spec, move.pod):
         _awaits_pod(migration)
     elif move.is_true(MigrationStep.EVICTION):
@@ -180,16 +186,48 @@ def _evicting(migration: _Migration, before: str) -> None:
     if not (refused or budgets):
         report.summary = f"{_capital(who)}{migration.where} is evicted next."
         return
-    names = ", ".join(f"{each.namespace}/{each.name}" for each in budgets)
-    why = f"PodDisruptionBudget {names} forbids it" if budgets else "the API server refuses it"
+    why = f"{_names(budgets)} forbids it" if budgets else "the API server refuses it"
     report.summary = f"{_capital(who)}{migration.where} cannot be evicted: {why}. It is tried again."
     if refused and condition is not None and not budgets:
         report.details.append(condition.message)
-    report.details += budget_details(snapshot, budgets)
-    if len(budgets) > 1:
-        report.details.append("a pod with several PodDisruptionBudgets is never evicted")
+    _note_budgets(migration, budgets)
     is_reserved = migration.reservation is not None
     report.advice += consider_budgets(snapshot, pod, budgets, is_reserved)
+
+
+def _names(budgets: list[DisruptionBudget]) -> str:
+    return "PodDisruptionBudget " + ", ".join(f"{each.namespace}/{each.name}" for each in budgets)
+
+
+def _note_budgets(migration: _Migration, budgets: list[DisruptionBudget]) -> None:
+    details = migration.report.details
+    details += budget_details(migration.snapshot, budgets)
+    if len(budgets) > 1:
+        details.append("a pod with several PodDisruptionBudgets is never evicted")
+
+
+def _budgets_ahead(migration: _Migration, reservation: ReservationInfo) -> list[DisruptionBudget]:
+    """The budgets that forbid the eviction that follows once the reservation has capacity."""
+    pod, is_own = migration.pod, waits_for_pod(reservation.object.spec, migration.move.pod)
+    if pod is None or pod.row < 0 or pod.cls.terminating or is_own:
+        return []
+    return forbidding_budgets(migration.snapshot, pod)
+
+
+def _allow_eviction(migration: _Migration, budgets: list[DisruptionBudget]) -> None:
+    """What gives the reservation capacity is of use only if the pod can then be evicted."""
+    report, pod = migration.report, migration.pod
+    assert pod is not None
+    _note_budgets(migration, budgets)
+    wider = next(allowing_budgets(migration.snapshot, pod, budgets), None)
+    found: list[Advice] = []
+    for each in report.advice if wider is not None else ():
+        assert wider is not None
+        change = wider.change.data()
+        whole = {**change, **each.change}
+        whole |= {name: [*change.get(name, ()), *each.change.get(name, ())] for name in change}
+        found.append(replace(each, text=f"{wider.text}, and {each.text}", change=whole))
+    report.advice = found
 
 
 def _awaits_pod(migration: _Migration) -> None:
