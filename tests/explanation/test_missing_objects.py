@@ -200,7 +200,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", volumes=using("c")),
         ],
         ["of the volumes of its class, v has 1Gi, less than the 10Gi requested"],
-        ["BindClaims"],
+        ["BindClaims", "ReplaceClaim"],
     ),
     "pods it must be near are in another namespace": Row(
         [N1, elsewhere(full("a", "1", "n1", app="cache")), pod("p", affinity=near("cache"))],

@@ -8,6 +8,7 @@ import pytest
 
 from explanation.test_admitted_pods import cluster_with, pods_of, report_on_pending
 from explanation.test_followed_workload_advice import followed
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -170,3 +171,22 @@ def test_each_missing_claim_is_named() -> None:
     objects = cluster_with(node("n1"), using("one", "other"))
     missing = "PersistentVolumeClaim default/{} does not exist"
     assert report_on_pending(objects).details == [missing.format("one"), missing.format("other")]
+
+
+@pytest.mark.parametrize("volumes", [1, 2])
+def test_a_smaller_claim_is_bound_without_regard_to_a_pod(volumes: int) -> None:
+    """Of several volumes, the controller may choose one that is on another node."""
+    own = [volume_on(f"pv{at}", f"n{at}") for at in range(1, volumes + 1)]
+    wanted = claim("d", "local")
+    wanted["spec"]["resources"]["requests"]["storage"] = "8Gi"
+    kind = storage_class("local", provisioner="kubernetes.io/no-provisioner")
+    kind["volumeBindingMode"] = "Immediate"
+    situation = Situation(node("n1"), node("n2"), kind, *own, wanted, using("d"))
+    report = situation.report("Pod", "p")
+    assert "less than the 8Gi requested" in "".join(report.details)
+    found = [each for each in report.advice if each.change["actions"] == ["ReplaceClaim"]]
+    assert [each.text for each in found] == [
+        "request 5Gi instead of 8Gi in claim d (delete and create it again); then it fits n1"
+    ] * (volumes == 1)
+    for each in found:
+        assert situation.followed(each)["p"] == "n1"

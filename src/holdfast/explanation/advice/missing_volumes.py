@@ -17,6 +17,7 @@ from holdfast.explanation.repairs.claim_volumes import (
     is_provisioned,
     missing_class,
     nodes_gone,
+    smaller_bound_claim,
     suitable_volumes,
     unsuitable,
     unsuitable_volumes,
@@ -158,6 +159,11 @@ def _not_bound(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> I
         if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
             yield f"of the volumes of its class, {few(unsuitable, _VOLUMES)}"
         ways.append(ways_to_a_volume(snapshot, pod, name, spec))
+    unbound = [name for name, _ in _unbound(snapshot, pod)]
+    for name in unbound if len(unbound) == 1 else ():
+        smaller = smaller_bound_claim(snapshot, Subject.of(pod), name, pod.namespace)
+        if smaller is not None:
+            advisor.propose(smaller)
     tried: list[list[ClaimBinding]] = []
     for at in range(max(map(len, ways), default=0)):
         together = [each[min(at, len(each) - 1)] for each in ways]

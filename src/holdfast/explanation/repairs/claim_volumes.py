@@ -21,6 +21,7 @@ from holdfast.explanation.repairs.repair import (
     VOLUME,
     Repair,
     bound_claim,
+    bound_to,
     repair,
 )
 from holdfast.explanation.verdicts import Subject
@@ -33,7 +34,7 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
     storage_of,
 )
 from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
-from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 CREATE_VOLUME = ("CreateVolume",)
@@ -135,6 +136,23 @@ def smaller_claim(
     now = claim.spec.resources.requests.get(STORAGE)
     text = f"request {sizes[most]} instead of {now} {where}"
     return repair(text, "ReplaceClaim", objects, RESIZE)
+
+
+def smaller_bound_claim(
+    snapshot: ClusterSnapshot, subject: Subject, name: str, namespace: str
+) -> Repair | None:
+    """The claim with the size of the largest volume, and bound to it, as it is where claims are bound
+    without regard to a pod; None if more than one volume may be bound to it."""
+    smaller = smaller_claim(snapshot, subject, name, namespace)
+    if smaller is None or [each.info for each in smaller.change.objects] != [CLAIM, CLAIM]:
+        return None  # made from a template, for several pods
+    with applied(snapshot, smaller.change.objects):
+        found, raw = suitable_volumes(snapshot, name, namespace), snapshot.find(CLAIM, name, namespace)
+        volume = snapshot.find(VOLUME, found[0]) if len(found) == 1 else None
+    if raw is None or volume is None:
+        return None
+    bound = ClusterChange((), tuple(bound_to(raw, volume)))
+    return smaller._replace(change=smaller.change + bound)
 
 
 def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair]:

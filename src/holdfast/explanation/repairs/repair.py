@@ -247,12 +247,20 @@ def bound_claim(
         },
         "status": {"phase": "Pending"},
     }
+    created = [create(CLAIM, claim)] if raw is None else []
+    return [*created, create(VOLUME, volume), *bound_to(raw or claim, volume)]
+
+
+def bound_to(claim: Raw, volume: Raw) -> list[ObjectChange]:
+    """What the volume controller does to bind a claim to a volume."""
+    metadata = claim["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
+    reference = {"kind": CLAIM.kind, "name": name, "namespace": namespace}
+    reference["uid"] = metadata.get("uid") or f"claim-{name}"
+    taken = {"spec": {"claimRef": reference}, "status": {"phase": "Bound"}}
     body: Raw = {
         "metadata": {"annotations": _COMPLETED},
-        "spec": {"volumeName": volume_name},
+        "spec": {"volumeName": volume["metadata"]["name"]},
         "status": {"phase": "Bound"},
     }
-    created = [create(CLAIM, claim)] if raw is None else []
-    taken = {"spec": {"claimRef": {"uid": uid}}, "status": {"phase": "Bound"}}
-    bound = [patch(VOLUME, volume, taken, follows=True), patch(CLAIM, raw or claim, body, follows=True)]
-    return [*created, create(VOLUME, volume), *bound]
+    return [patch(VOLUME, volume, taken, follows=True), patch(CLAIM, claim, body, follows=True)]
