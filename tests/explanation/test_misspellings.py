@@ -239,7 +239,7 @@ SITUATIONS: dict[str, Row] = {
             "the pod has these labels, but is in namespace default: create it in prod, or add its "
             "namespace to spec.owners"
         ],
-        ["Wait", "Resize", "DeleteReservation"],
+        ["CorrectOwner", "Wait", "Resize", "DeleteReservation"],
     ),
     "storage class of an ephemeral volume": Row(
         [

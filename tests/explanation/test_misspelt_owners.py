@@ -36,9 +36,12 @@ def labelled(raw: Raw, **labels: str) -> Raw:
     return raw
 
 
-def in_default(raw: Raw) -> Raw:
-    raw["spec"]["owners"][0]["object"] = {"namespace": "default"}
+def in_namespace(raw: Raw, namespace: str) -> Raw:
+    raw["spec"]["owners"][0]["object"] = {"namespace": namespace}
     return raw
+
+
+GOLD = json.dumps({"reservationSelector": {"pool": "gold"}})
 
 
 UNKNOWN = "reservation peak is for pods with app=webb, but no pod has app=webb; the pod has app=web"
@@ -54,8 +57,37 @@ SITUATIONS: dict[str, Row] = {
         [UNKNOWN],
         ["CorrectOwner", "Wait", "DeleteReservation"],
     ),
+    "the labels of the pod, and another namespace": Row(
+        [N1, in_namespace(held("web"), "prod"), pod("p", "3", app="web")],
+        ["the pod has these labels, but is in namespace default"],
+        ["CorrectOwner", "Wait", "Resize", "DeleteReservation"],
+    ),
+    "the labels of the pod, and a namespace with such pods": Row(
+        [
+            N1,
+            in_namespace(held("web"), "prod"),
+            pod("q", "9", app="web", metadata={"namespace": "prod", "labels": {"app": "web"}}),
+            pod("p", "3", app="web"),
+        ],
+        ["the pod has these labels, but is in namespace default"],
+        ["Wait", "Resize", "DeleteReservation"],
+    ),
+    "the reservation lacks a label that the pod requires": Row(
+        [N1, held("web"), pod("p", "3", app="web", annotations={AFFINITY: GOLD})],
+        ["no reservation has them; peak has none of these labels"],
+        ["LabelReservation", "RemoveAnnotation"],
+    ),
+    "the reservation has another value of a label that the pod requires": Row(
+        [
+            N1,
+            labelled(held("web"), pool="bronze"),
+            pod("p", "3", app="web", annotations={AFFINITY: GOLD}),
+        ],
+        ["no reservation has them"],
+        ["RemoveAnnotation"],
+    ),
     "the owners of one namespace": Row(
-        [N1, in_default(held("webb")), pod("q", "1", app="web"), pod("p", "3", app="web")],
+        [N1, in_namespace(held("webb"), "default"), pod("q", "1", app="web"), pod("p", "3", app="web")],
         ["reservation peak is for pods with app=webb in namespace default, but no pod has app=webb"],
         ["CorrectOwner", "Wait", "DeleteReservation"],
     ),

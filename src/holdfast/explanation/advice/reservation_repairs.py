@@ -195,7 +195,8 @@ def _other_fields(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -
 
 
 def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
-    """The nearest labels of reservations in place of those that it requires and none has."""
+    """The nearest labels of reservations in place of those that it requires and none has; or these
+    labels for a reservation that has no others."""
     reservations = snapshot.cluster.reservations
     affinity, matching = reservations.affinity(pod.cls).affinity, reservations.matching(pod.cls)
     wanted = affinity.reservation_selector if affinity is not None else {}
@@ -215,6 +216,16 @@ def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
         labels = ",".join(f"{key}={value}" for key, value in sorted(right.items()))
         objects = metadata_changes(snapshot, subject, {"annotations": body})
         yield repair(f"require {labels} in its {RESERVATION_AFFINITY}", "Annotate", objects)
+        return
+    for each in sorted(some, key=lambda each: each.name):
+        has, raw = each.object.metadata.labels, snapshot.find(RESERVATION, each.name)
+        lacking = {key: value for key, value in wanted.items() if key not in has}
+        if raw is None or each.finished or {**has, **lacking} != {**has, **wanted}:
+            continue  # another value says that it is for others
+        labels = " ".join(f"{key}={value}" for key, value in sorted(lacking.items()))
+        text = f"label reservation {each.name} (kubectl label reservation {each.name} {labels})"
+        change = patch(RESERVATION, raw, {"metadata": {"labels": lacking}})
+        yield repair(text, "LabelReservation", [change])
 
 
 def _other_terms(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:

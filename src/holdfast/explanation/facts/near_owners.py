@@ -30,10 +30,10 @@ def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
             else:
                 whom = held_for(snapshot, each)
                 yield f"reservation {each.name} is for {whom}, but no pod has {hint}; the pod has {has}"
-        elif namespaces := _other_namespaces(pod, each):
+        elif namespaces := other_namespaces(pod, each):
             yield (
                 f"{_not_for(snapshot, each)} has these labels, but is in namespace {pod.namespace}: "
-                f"create it in {' or '.join(namespaces)}, or add its namespace to spec.owners"
+                f"create it in {' or '.join(namespaces.values())}, or add its namespace to spec.owners"
             )
 
 
@@ -117,6 +117,13 @@ def _known_labels(
                 yield (template.get("metadata") or {}).get("labels") or {}
 
 
+def has_pods(
+    snapshot: ClusterSnapshot, pod: PodRecord, labels: Mapping[str, str], namespace: str
+) -> bool:
+    """Whether other pods, or workloads, of the namespace have these labels."""
+    return any(_has(each, labels) for each in _known_labels(snapshot, pod, namespace))
+
+
 def _has_one(labels: Mapping[str, str], wanted: Mapping[str, list[str]]) -> bool:
     return all(labels.get(key) in values for key, values in wanted.items())
 
@@ -133,12 +140,12 @@ def _is_like(has: str, value: str) -> bool:
     return has == value or bool(nearest(has, [value]))
 
 
-def _other_namespaces(pod: PodRecord, reservation: ReservationInfo) -> list[str]:
-    """The namespaces of owners whose labels the pod has."""
-    found = []
-    for owner in reservation.object.spec.owners:
+def other_namespaces(pod: PodRecord, reservation: ReservationInfo) -> dict[int, str]:
+    """By entry of `spec.owners`, the namespaces of owners whose labels the pod has."""
+    found = {}
+    for at, owner in enumerate(reservation.object.spec.owners):
         namespace = owner.object.namespace if owner.object is not None else ""
         labels = owner.label_selector.match_labels if owner.label_selector is not None else {}
         if namespace and namespace != pod.namespace and labels and _has(pod.cls.labels, labels):
-            found.append(namespace)
+            found[at] = namespace
     return found

@@ -7,12 +7,17 @@ from typing import NamedTuple
 
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.facts.holders import held_for
-from holdfast.explanation.facts.near_owners import NearOwner, near_owner
+from holdfast.explanation.facts.near_owners import (
+    NearOwner,
+    has_pods,
+    near_owner,
+    other_namespaces,
+)
 from holdfast.explanation.facts.pod_owners import PodOwner, controller_of, workload_of
 from holdfast.explanation.facts.workload_dry_runs import REPLICA_SET
 from holdfast.explanation.repairs.repair import Repair, repair
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
@@ -59,6 +64,28 @@ def owner_corrections(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Own
                 row = each.pod.row if each.pod is not None else -1
                 yield OwnerCorrection(fact if right.why else "", made, row)
                 break
+        else:
+            yield from _other_namespace(snapshot, pod, each, raw)
+
+
+def _other_namespace(
+    snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo, raw: Raw
+) -> Iterator[OwnerCorrection]:
+    """The reservation also for pods of the pod's namespace, if it is for pods with its labels in one
+    that has no such pods."""
+    owners, name = raw["spec"]["owners"], reservation.name
+    for at, namespace in other_namespaces(pod, reservation).items():
+        labels = owners[at]["labelSelector"]["matchLabels"]
+        if has_pods(snapshot, pod, labels, namespace):
+            continue
+        owner = {**owners[at], "object": {**owners[at]["object"], "namespace": pod.namespace}}
+        body = {"spec": {"owners": [*owners, owner]}}
+        merged = json.dumps(body, separators=(",", ":"))
+        command = f"kubectl patch reservation {name} --type=merge -p '{merged}'"
+        text = f"add such pods of namespace {pod.namespace} to spec.owners of reservation {name}"
+        made = repair(f"{text} ({command})", "CorrectOwner", [patch(RESERVATION, raw, body)])
+        yield OwnerCorrection("", made, reservation.pod.row if reservation.pod is not None else -1)
+        return
 
 
 def _corrected_owner(snapshot: ClusterSnapshot, pod: PodRecord, owner: Raw) -> _CorrectedOwner | None:
