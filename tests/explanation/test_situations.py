@@ -475,7 +475,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", app="web", annotations=affinity_to({"name": "peak"})),
         ],
         ["is for pods with app=web in namespace b, and the pod is not one of them (spec.owners)"],
-        ["RemoveAnnotation"],
+        ["CorrectOwner", "RemoveAnnotation"],
     ),
     "names a reservation without a node": Row(
         [
@@ -489,7 +489,7 @@ SITUATIONS: dict[str, Row] = {
     "selects no reservation": Row(
         [N1, HELD, pod("p", app="web", annotations=affinity_to({"reservationSelector": {"a": "b"}}))],
         ["no reservation has them"],
-        ["RemoveAnnotation"],
+        ["LabelReservation", "RemoveAnnotation"],
     ),
     "misspelt reservation affinity": Row(
         [N1, pod("p", annotations=affinity_to({"nam": "peak"}))], ["nam"], ["RemoveAnnotation"]
