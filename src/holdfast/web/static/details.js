@@ -250,7 +250,7 @@ export class Details {
       e.queueCapacity && e.queueCapacity.length > 0 && [h("h4", null, "Shares"), table(["Resource", "Allocated", "Requested", "Deserved", "Guarantee", "Limit"], e.queueCapacity.map((each) => [each.resource, each.allocated, each.requested, each.deserved, each.guarantee, each.capability]))],
       e.wouldSay && e.wouldSay !== e.told && [h("h4", null, "Condition if scheduled now"), h("p", { class: "condition" }, e.wouldSay)],
       e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], h("span", { class: "nowrap" }, each.plugin)]))],
-      e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.score), each.reservation]))],
+      e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Node score", "Reservation score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.nodeScore), reservationScore(each), each.reservation || "-"]))],
       e.reservations && e.reservations.length > 0 && [h("h4", null, "Matching reservations"), table(["Name", "Phase", "Node", "Left", ""], e.reservations.map((each) => [h("a", { href: this.app.link("reservations", [each.name]) }, each.name), each.phase, each.node, each.left, each.why]))],
       e.owners && e.owners.length > 0 && [h("h4", null, "Owners"), listed(e.owners)],
       e.members && e.members.length > 0 && [h("h4", null, "Members"), listed(e.members)],
@@ -311,4 +311,10 @@ function plain(value) {
   if (value === null || value === undefined) return "";
   if (Array.isArray(value)) return value.map(plain).join(", ");
   return typeof value === "object" ? Object.entries(value).map(([key, each]) => `${key} ${plain(each)}`).join(", ") : String(value);
+}
+
+/** What the reservation adds to the score of a node; a last resort takes away more than can be shown. */
+function reservationScore(ranked) {
+  if (ranked.reservationScore < 0) return "last resort";
+  return ranked.reservationScore ? String(ranked.reservationScore) : "-";
 }
