@@ -570,11 +570,7 @@ class HoldFeasibility:
         """Whether the devices for the claims of a hold's pod are free beside those that the pods of
         older holds will get, whichever are allocated first."""
         holds, view = self._cluster.reservations.starvation_holds, One(self._nodes, row)
-        before = [
-            (other, at)
-            for other, at in holds.pending()
-            if (known := holds.of(other)) is not None and known.is_before(hold)
-        ]
+        before = holds.pending(before=hold)
         if self._has_devices(pod, view, self._taken(pod, before)):
             return True
         own = self._cluster.claims.taken_by([(pod, row)])
@@ -587,12 +583,11 @@ class HoldFeasibility:
     def _taken(self, pod: PodRecord, earlier: Iterable[Place]) -> list[DeviceID]:
         """The devices that earlier pods will get, except those that share a claim with this one."""
         claims = self._cluster.claims
-        keys = set(claims.pods.keys(pod.uid))
+        alike = {uid for key in claims.pods.keys(pod.uid) for uid in claims.pods.pods(key)}
         others = [
             (other, row)
             for other, row in earlier
-            if other is not pod and other.cls.claims
-            if keys.isdisjoint(claims.pods.keys(other.uid))
+            if other is not pod and other.cls.claims and other.uid not in alike
         ]
         return claims.taken_by(others) if others else []
 

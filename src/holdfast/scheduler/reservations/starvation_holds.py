@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,8 @@ class StarvationHolds:
         """The uids of holds whose deletion is decided."""
         self._unfit: dict[str, dict[str, Dropped]] = {}
         self._rows: RowColumn[np.bool_] | None = None
+        self._by_age: list[ReservationInfo] | None = None
+        """The existing holds, the oldest first; None if these have changed."""
         self._held: dict[int, NDArray[np.int64]] = {}
         self._held_version: tuple[int, int, int] | None = None
 
@@ -220,13 +223,16 @@ class StarvationHolds:
             if pod is not None:
                 yield pod
 
-    def pending(self) -> list[tuple[PodRecord, int]]:
-        """The pending pods for which a hold exists or is decided, and its rows, the oldest hold
-        first."""
+    def pending(self, before: ReservationInfo | None = None) -> list[tuple[PodRecord, int]]:
+        """The pending pods for which a hold exists or is decided, and its rows, the oldest hold first;
+        or those with older holds than `before`."""
         nodes, pods = self._cluster.nodes, self._cluster.pods
-        known = sorted(self._known.values(), key=age)
+        if self._by_age is None:
+            self._by_age = sorted(self._known.values(), key=age)
+        known = takewhile(lambda hold: hold is not before, self._by_age)
         places = [(pod_of(hold), hold.wants_node) for hold in known if hold.uid not in self.dropped]
-        places += [(wanted.pod, wanted.node) for wanted in self.wanted.values()]
+        if before is None:
+            places += [(wanted.pod, wanted.node) for wanted in self.wanted.values()]
         return [
             (pod, row)
             for uid, node in places
@@ -341,7 +347,7 @@ class StarvationHolds:
             self._moved()
 
     def _moved(self) -> None:
-        self._rows = None
+        self._rows = self._by_age = None
         self._cluster.epoch.objects += 1
 
 

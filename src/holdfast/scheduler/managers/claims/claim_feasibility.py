@@ -3,7 +3,8 @@
 A part of the claim manager (`claim_manager`).
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from holdfast.api.resource_claims import AllocationResult
 from holdfast.api.resource_slices import DeviceID
@@ -18,6 +19,7 @@ from holdfast.scheduler.managers.claims.allocation import (
     ClaimsRefusal,
 )
 from holdfast.scheduler.managers.claims.allocator import FEASIBLE
+from holdfast.scheduler.managers.claims.claim_state import ServedPod
 from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse, is_going
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
@@ -207,23 +209,48 @@ class ClaimFeasibility(ClaimsInUse):
         found = self.allocator.allocate(request, row, reduced, names)
         return None if isinstance(found, ClaimsRefusal) else found.devices
 
-    def taken_by(self, pods: Iterable[tuple[PodRecord, int]]) -> list[DeviceID]:
+    def taken_by(self, pods: Sequence[tuple[PodRecord, int]]) -> list[DeviceID]:
         """The devices that these pods would get one after the other on these rows, each for itself
         alone. What a claim gets that pods share is counted once; those get nothing that would not get
-        all they need."""
-        taken: list[DeviceID] = []
-        shared: set[ResourceClaimKey] = set()
+        all they need. Kept for the next sequence, as far as it begins with the same pods."""
+        epoch, catalogue = self._cluster.epoch, self.catalogue
+        version = (
+            (self.use.version, catalogue.version, catalogue.structure, catalogue.class_version),
+            (epoch.kinds.total(), epoch.nodes.end),
+        )
+        # Whether claims are being preempted depends on more.
+        if version != self._served_at or self.held or self._cluster.nominator:
+            self._served, self._served_at = [], version
+        served = self._served
+        alike = (
+            (pod.uid, pod.cls.id, row) == known.of
+            for (pod, row), known in zip(pods, served, strict=False)
+        )
+        same = sum(takewhile(bool, alike))
+        if same < len(pods):
+            del served[same:]
+            self._serve(pods[same:])
+        return [device for known in served[: len(pods)] for device in known.devices]
+
+    def _serve(self, pods: Iterable[tuple[PodRecord, int]]) -> None:
+        """Adds what further pods would get to what is kept by `taken_by`."""
+        served = self._served
+        use = self.use.without((), (device for known in served for device in known.devices))
+        shared = {key for known in served for key in known.keys}
         for pod, row in pods:
             claims, keys = self.of_class(pod.cls), self.pods.keys(pod.uid)
             request = None if claims.problem else claims.on(row).request
             if request is None or not shared.isdisjoint(keys):
-                continue
+                keys, request = [], None
+            devices: list[DeviceID] = []
+            if request is not None:
+                names = [ClaimName(pod.namespace, "")] * len(request.claims)
+                found = self.allocator.allocate(request, row, use, names)
+                if not isinstance(found, ClaimsRefusal):
+                    devices = list(found.exclusive_devices)
             shared.update(keys)
-            names = [ClaimName(pod.namespace, "")] * len(request.claims)
-            found = self.allocator.allocate(request, row, self.use.without((), taken), names)
-            if not isinstance(found, ClaimsRefusal):
-                taken += found.exclusive_devices
-        return taken
+            use.take(devices)
+            served.append(ServedPod((pod.uid, pod.cls.id, row), keys, devices))
 
     def has_devices_beside(self, cls: PodClass, view: View, taken: Iterable[DeviceID]) -> Cells:
         """Whether devices can be allocated on each row of a view if these are in use too."""

@@ -114,6 +114,16 @@ class DeviceHeld(NamedTuple):
     """Whether no claim uses it."""
 
 
+class ServedPod(NamedTuple):
+    """What a pod of a sequence would get after those before it."""
+
+    of: tuple[str, int, int]
+    """The uid and the class of the pod, and the row."""
+    keys: list[ResourceClaimKey]
+    """Its claims, if it would get devices for them."""
+    devices: list[DeviceID]
+
+
 class ConflictingClaim(NamedTuple):
     """A claim with a device that a claim of a pod has as well."""
 
@@ -224,6 +234,10 @@ class ClaimState:
         """By claim, a number that changes with what classes read of it, and what they read."""
         self._stamped = 0
         self._of_class: dict[int, tuple[Hashable, ClassClaims]] = {}
+        self._served: list[ServedPod] = []
+        """The last sequence of pods of `ClaimFeasibility.taken_by`."""
+        self._served_at: Hashable = None
+        """The version of the state for which it is valid."""
         self._delegated: dict[int, list[tuple[int, str]]] = {}
 
     def claim(self, key: ResourceClaimKey) -> ResourceClaim | None:

@@ -148,14 +148,11 @@ class DeviceUse(UseSnapshot):
             identities.let_go(identity)
             self._changed(result)
 
-    def without(self, keys: Iterable[ClaimKey], used: Iterable[DeviceID] = ()) -> UseSnapshot:
+    def without(self, keys: Iterable[ClaimKey], used: Iterable[DeviceID] = ()) -> Reduced:
         """The use as if these claims were gone, and these devices in use; valid until the next
         change."""
-        reduced = _Reduced(self, self._table, [key for key in keys if key in self._results])
-        for device in used:
-            identity = self._table.identities.find(device)
-            if identity is not None and not reduced.is_allocated(identity):
-                reduced.taken[identity] += 1
+        reduced = Reduced(self, self._table, [key for key in keys if key in self._results])
+        reduced.take(used)
         return reduced
 
     def holders(self, identity: int) -> list[ClaimKey]:
@@ -223,8 +220,8 @@ class DeviceUse(UseSnapshot):
             self.share_state[identity] = self._states.setdefault(state, len(self._states) + 1)
 
 
-class _Reduced(UseSnapshot):
-    """The use without some claims."""
+class Reduced(UseSnapshot):
+    """The use without some claims, and with some devices in use."""
 
     def __init__(self, use: DeviceUse, table: DeviceTable, gone: list[ClaimKey]) -> None:
         self._table = table
@@ -243,6 +240,13 @@ class _Reduced(UseSnapshot):
                     self.taken[identity] -= 1
                 else:
                     self._unshare(identity, result)
+
+    def take(self, devices: Iterable[DeviceID]) -> None:
+        """Counts further devices as in use."""
+        for device in devices:
+            identity = self._table.identities.find(device)
+            if identity is not None and not self.is_allocated(identity):
+                self.taken[identity] += 1
 
     def _unshare(self, identity: int, result: DeviceRequestAllocationResult) -> None:
         if self._shares is self._use._shares:
