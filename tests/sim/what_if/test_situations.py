@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.claim_objects import claim_template, device_class, request, resource_slice
 from harness.device_objects import device, gpu
 from harness.objects import reservation
 from harness.world import START
@@ -225,6 +226,24 @@ def test_fragmentation_is_free_capacity_that_typical_pods_cannot_use() -> None:
     cpu = answer.after.resources["cpu"]
     assert (cpu.free, cpu.fits, cpu.fits_pooled, cpu.fragmentation) == (4000, 0, 1, 1.0)
     assert cpu.largest_free == 1500
+
+
+def test_devices_by_claim_are_capacity_too() -> None:
+    """Each pod claims one; of a cordoned node none are free."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    objects = cluster(
+        *TWO,
+        device_class(),
+        *(resource_slice(name, 4) for name in ("n1", "n2")),
+        claim_template("one", request()),
+        workload("web", 3, resourceClaims=claims, nodeSelector={"pool": "a"}),
+    )
+    answer = ask(objects, scales=["deployment/web=1"], drains=["n2"])
+    name = "gpu.example.com/devices"
+    found = [each.resources[name] for each in (answer.before, answer.after)]
+    amounts = [(each.allocatable, each.requested, each.reserved, each.free) for each in found]
+    assert amounts == [(8, 3, 0, 5), (8, 1, 0, 3)]
+    assert [each.largest_free for each in found] == [4, 3]
 
 
 _PARTS = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")

@@ -6,12 +6,13 @@ pods that request it: how many more such pods fit, node by node, against how man
 capacity were one node's. Cordoned nodes, and so drained ones, have no free capacity, since no pod is
 placed there; they are allocatable all the same, since pods that are left run there.
 
-On nodes with a Device object the amounts of devices are those of their table, as in `holdfast get
+Devices that pods get by claims are listed by their driver, as in `holdfast get nodes` too. On nodes
+with a Device object the amounts of devices are those of their table, as in `holdfast get
 nodes`: a GPU of which a pod has a share is taken under every name that GPUs have.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from holdfast.api.names import GPU_SHARED
 from holdfast.api.quantity import shown
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.state.cluster import Cluster
@@ -133,7 +135,8 @@ def cluster_capacity(cluster: Cluster, pending: int) -> ClusterCapacity:
         for slot, name in table.slots.resources()
         if table.allocatable[slot][rows].any()
     }
-    for each in amounts.values():
+    claimed = [*_claimed(cluster, rows)]
+    for each in (*amounts.values(), *claimed):
         each.free[cordoned] = 0
     requests = _requests(cluster)
     found = {}
@@ -142,13 +145,7 @@ def cluster_capacity(cluster: Cluster, pending: int) -> ClusterCapacity:
             continue
         typical = requests.get(slot)
         fits, pooled = _fits(cluster, amounts, typical, rows, ~cordoned) if typical else (0, 0)
-        found[each.name] = ResourceAmounts(
-            each.name,
-            int(each.allocatable.sum()),
-            int(each.requested.sum()),
-            int(each.held.sum()),
-            int(each.free.sum()),
-            int(each.free.max(initial=0)),
+        found[each.name] = each.total(
             {
                 amounts[s].name: amount
                 for s, amount in (typical.requests if typical is not None else ())
@@ -156,8 +153,8 @@ def cluster_capacity(cluster: Cluster, pending: int) -> ClusterCapacity:
             },
             fits,
             pooled,
-            each.is_named,
         )
+    found |= {each.name: each.total() for each in claimed}
     daemons = table.daemon_requested[PODS][rows]
     busy = table.claimed[PODS][rows] > daemons
     bound = sum(pod.row >= 0 and pod.reservation is None for pod in cluster.pods.values())
@@ -175,6 +172,23 @@ class _Amounts:
     free: Ints
     is_named: bool
 
+    def total(
+        self, typical: dict[str, int] | None = None, fits: int = 0, fits_pooled: int = 0
+    ) -> ResourceAmounts:
+        """Over all nodes."""
+        return ResourceAmounts(
+            self.name,
+            int(self.allocatable.sum()),
+            int(self.requested.sum()),
+            int(self.held.sum()),
+            int(self.free.sum()),
+            int(self.free.max(initial=0)),
+            typical or {},
+            fits,
+            fits_pooled,
+            self.is_named,
+        )
+
     @classmethod
     def of(cls, cluster: Cluster, slot: int, name: str, rows: NDArray[np.intp]) -> "_Amounts":
         table = cluster.nodes
@@ -191,6 +205,16 @@ class _Amounts:
             )
         free = np.maximum(allocatable - requested - held, 0)
         return cls(name, allocatable, requested, held, free, is_named)
+
+
+def _claimed(cluster: Cluster, rows: NDArray[np.intp]) -> Iterator[_Amounts]:
+    """The devices of each DRA driver on the nodes. What requests them is in claims, so that there is no
+    typical request."""
+    for driver, devices in DeviceCounts(cluster.claims).by_driver(cluster.nodes.size).items():
+        of = devices.published[rows], devices.in_use[rows], devices.reserved[rows]
+        if of[0].any():
+            free = np.maximum(of[0] - of[1] - of[2], 0)
+            yield _Amounts(devices_resource(driver), *of, free, is_named=True)
 
 
 def _served(cluster: Cluster, name: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
