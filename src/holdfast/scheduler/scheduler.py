@@ -188,6 +188,8 @@ class Scheduler:
         """When the unfinished round began."""
         self._not_admitted: list[PodRecord] = []
         """`Round.not_admitted` of the previous parts of an unfinished round."""
+        self._new_holds: dict[str, PodRecord] = {}
+        """Reserve pods of preemption holds that were queued since the last pass, by uid."""
         self._failed_gates: dict[str, tuple[float, PodRecord]] = {}
         """Pods that are gated because a PreEnqueue plugin failed, and when it is called again."""
         self.profiles = profiles
@@ -300,6 +302,8 @@ class Scheduler:
             if not self._wake(now, round_.enough):
                 self.unfinished = True
                 break
+            if self._new_holds:
+                self._place_holds(now)
             if self.cluster.reservations.starvation_holds:
                 decisions += self.hold_reconciler.run(now)
             if self.calendar_planner.is_needed:
@@ -318,6 +322,17 @@ class Scheduler:
             if self.guard.ends(passes, unsuccessful, self._tried(), now):
                 break
         return decisions
+
+    def _place_holds(self, now: float) -> None:
+        """Schedules new preemption holds before anything else but the rest of jobs whose start was
+        interrupted: the victims may be gone already, and what they had is for their preemptor."""
+        holds, self._new_holds = self._new_holds, {}
+        if self.cluster.jobs.interrupted:
+            return
+        for pod in sorted(holds.values(), key=self.queue.sort_key):
+            if self.queue.place(pod.uid) == "active":
+                self.queue.take(pod)
+                self.cycle.schedule(self._profiles[pod.scheduler], pod, now)
 
     def _may_still_place(self, round_: Round, pod: PodRecord) -> bool:
         """Whether the round goes on and an action may place a pod then that is unschedulable now."""
@@ -450,6 +465,8 @@ class Scheduler:
             self.gangs.pending(pod, self.cluster.now)
         else:
             self.queue.changed(pod, self.cluster.now)
+            if pod.reservation is not None and pod.reservation.preemptor:
+                self._new_holds[pod.uid] = pod
 
     def pod_settled(self, pod: PodRecord) -> None:
         """Removes a pod from the queue and from Permit."""

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.objects import Raw, node, pod, queue, reservation
+from harness.objects import Raw, node, pod, pod_group, queue, reservation
+from harness.scenarios import play
 from harness.world import World
 from holdfast.sim.scenario_objects import ScenarioObject
 
@@ -361,3 +362,22 @@ def test_a_preemptor_uses_its_hold_whatever_is_guaranteed_to_queues() -> None:
     assert not made.node_of("high")
     made.put(hold)
     assert made.node_of("high") == "n1"
+
+
+@pytest.mark.parametrize("others", [[], [queue("q")]], ids=["", "queues"])
+@pytest.mark.parametrize("count", [1, 2], ids=["pod", "gang"])
+def test_what_victims_leave_at_once_is_not_for_a_pending_reservation(
+    count: int, others: list[Raw]
+) -> None:
+    """A reservation without a priority comes before all pods, and the hold exists only when the victims
+    are gone."""
+    group = {"group": "g"} if count > 1 else {}
+    high = [pod(f"high-{i}", 4 // count, priority=1000, at="10s", **group) for i in range(count)]
+    given = [
+        *(node("n1", 4), pod("low-0", 2), pod("low-1", 2)),
+        *([pod_group("g", count)] if group else []),
+        reservation("r", 2, "other", at="3s"),
+    ]
+    played = play(given, others, high, until=60)
+    assert played.times(*(f"high-{i}" for i in range(count))) == [10] * count
+    assert played.find("Reservation", "r")["status"]["phase"] == "Pending"
