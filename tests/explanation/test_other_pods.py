@@ -259,11 +259,12 @@ def test_what_was_held_for_a_pod_is_free_once_it_has_started(
     for raw in pods:
         raw["metadata"] = {**raw["metadata"], "creationTimestamp": "2025-12-31T00:00:00Z"}
     nodes = [node(f"n{at}", cpu=cpu, unschedulable=True) for at, cpu in enumerate(cordoned, 2)]
-    first, *_ = as_they_are(
+    advice = as_they_are(
         "Pod", "p", N1, full("x", "4", "n1"), *nodes, *starving(), *made_by, *pods
     ).advice
     names = " ".join(each["metadata"]["name"] for each in nodes)
-    assert first.text.endswith(f"(kubectl uncordon {names}); then {fits}")
+    uncordon = f"uncordon {', '.join(names.split())} (kubectl uncordon {names})"
+    assert f"{uncordon}; then {fits}" in [each.text for each in advice]
 
 
 def test_a_reservation_that_preempts_another_one_says_so() -> None:

@@ -106,6 +106,11 @@ class _Ranked(NamedTuple):
     def ends_pods(self) -> bool:
         return self.advice.ends_pods
 
+    def is_part_of(self, other: "_Ranked") -> bool:
+        """Whether it is of the same kind, or one step of a combination that takes no more away."""
+        is_step = set(self.actions) < set(other.actions) and other.lost <= self.lost
+        return set(self.actions) == set(other.actions) or is_step
+
     def asks_less_than(self, other: "_Ranked") -> bool:
         """Whether it makes requests of the same pods smaller that the other one leaves larger."""
         if not self.sizes or not other.sizes or self.sizes == other.sizes:
@@ -213,7 +218,7 @@ class Advisor:
         most = min((count for count, each in partial if not each.ends_pods), default=0)
         best = list(for_all)
         for count, each in partial:
-            is_known = any(set(other.actions).issuperset(each.actions) for other in best)
+            is_known = any(each.is_part_of(other) for other in best)
             is_longer = len(each.actions) > 1 and any(len(other.actions) == 1 for other in best)
             if (
                 not is_known
@@ -230,11 +235,12 @@ class Advisor:
 
     @property
     def most_start(self) -> tuple[int, tuple[Repair, ...]]:
-        """Changes with which the most pods of the workload start, if not all, and how many."""
+        """Changes now with which the most pods of the workload start, if not all, and how many."""
         found = [
             (count, made)
             for count, before, made in self._some_start
-            if before == self.before and not any(each.cost == EVICT for each in made)
+            if before == self.before
+            and not any(each.cost == EVICT or each.change.until is not None for each in made)
         ]
         return max(found, key=lambda each: each[0], default=(0, ()))
 

@@ -60,7 +60,7 @@ from holdfast.explanation.advice.removals import (
     consider_other_places,
     consider_unmet_requirements,
 )
-from holdfast.explanation.advice.replica_repairs import consider_rest
+from holdfast.explanation.advice.replica_repairs import consider_rest, consider_smaller_rest
 from holdfast.explanation.advice.reservation_repairs import reservation_repairs
 from holdfast.explanation.advice.smaller_requests import (
     merged_sizes,
@@ -145,6 +145,7 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
         consider_other_places(snapshot, advisor.subject, pod, advisor)
     if not advisor.helps_all:
         consider_unmet_requirements(snapshot, advisor.subject, pod, advisor)
+    consider_smaller_rest(advisor, pod)
     if not advisor.is_harmless:
         _consider_combinations(advisor, groups, with_evictions=False)
     if not advisor.is_harmless:

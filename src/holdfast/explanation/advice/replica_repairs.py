@@ -2,7 +2,8 @@
 several taints, labels for several nodes, a node that is uncordoned beside one that is tolerated.
 
 A change is made with which some pods start, as many pods of the workload as fit are placed, and what
-keeps the next one off the nodes is changed too, and so on.
+keeps the next one off the nodes is changed too, and so on. If this is not enough, smaller requests are
+tried after it.
 """
 
 from collections.abc import Iterable
@@ -11,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.explanation.advice.advisor import Advisor
-from holdfast.explanation.facts.capacity import row_of, shortages
+from holdfast.explanation.advice.largest_requests import consider_largest
+from holdfast.explanation.facts.capacity import requested, row_of, shortages
 from holdfast.explanation.facts.other_pods import waiting_replicas
 from holdfast.explanation.facts.rehearsed_rounds import placed
 from holdfast.explanation.repairs.node_repairs import node_repairs
 from holdfast.explanation.repairs.repair import Repair
 from holdfast.explanation.verdicts import Subject, place
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.snapshot.cluster_changes import ObjectChange, applied, create
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -35,13 +38,30 @@ def consider_rest(advisor: Advisor, pod: PodRecord) -> None:
         return
     while advisor.is_for_some:
         count, made = advisor.most_start
-        if not made or len(made) == _CHANGES:
+        if not made:
             return
-        for option in _for_rest(advisor, made):
+        for option in _for_rest(advisor, made) if len(made) < _CHANGES else ():
             if advisor.propose(*made, option):
                 return
         if advisor.most_start[0] <= count:
             return
+
+
+def consider_smaller_rest(advisor: Advisor, pod: PodRecord) -> None:
+    """Where changes let some pods of the workload start, proposes the largest requests with which all
+    do after these, of one resource if that is enough."""
+    _, made = advisor.most_start
+    is_possible = made and advisor.is_for_some and advisor.replicas
+    if not is_possible or any(each.resized or each.limits for each in made):
+        return
+    slots = advisor.snapshot.cluster.nodes.slots
+    asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
+    with advisor.about(advisor.subject, *made):
+        for names in (*([name] for name in asked), list(asked)):
+            if names and consider_largest(
+                advisor, advisor.subject, {name: asked[name] for name in names}
+            ):
+                return
 
 
 def _for_rest(advisor: Advisor, made: tuple[Repair, ...]) -> list[Repair]:
