@@ -109,3 +109,26 @@ def test_members_that_differ_count_the_same_after_a_restart(
     for order in (members, members[::-1]):
         for restart in ([], [step("5s", restart="scheduler")]):
             assert sorted(play(LATE, *order, *restart, until=60).bound()) == bound
+
+
+@pytest.mark.parametrize("rejoins", [False, True])
+def test_members_that_name_different_queues_count_in_the_same_one_after_a_restart(
+    rejoins: bool,
+) -> None:
+    """In that of the oldest member that names one, also if it left the gang meanwhile."""
+
+    def member(name: str, queue: str, created: str) -> Raw:
+        settings = {GANG + "name": "g", GANG + "min-available": "1", QUEUE: queue}
+        made = pod(name, 1, annotations=settings)
+        made["metadata"]["creationTimestamp"] = f"2025-12-31T{created}:00Z"
+        return made
+
+    members = [member("z-old", "a", "23:00"), member("a-young", "b", "23:30")]
+    given = [node("n", 4), queue("a", "4"), queue("b", "4")]
+    if rejoins:
+        given += [edit("z-old", {GANG + "name": name}) for name in ("other", "g")]
+    for order in (members, members[::-1]):
+        for restart in ([], [step("6s", restart="scheduler")]):
+            played = play(given, *order, *restart, until=60)
+            used = {raw["metadata"]["name"]: raw["status"] for raw in played.all("Queue")}
+            assert [used[name].get("allocated", {}).get("cpu") for name in "ab"] == ["2", None]

@@ -47,6 +47,7 @@ class Job:
 
     __slots__ = (
         "_declarations",
+        "_has_several_queues",
         "_top",
         "admitted",
         "declared",
@@ -129,6 +130,8 @@ class Job:
         self.queued_since = now
         """The timestamp by which the queue orders it: that of its oldest object."""
         self._top: int | None = None
+        self._has_several_queues = False
+        """Whether members may name different queues."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -202,8 +205,23 @@ class Job:
 
     @property
     def queue(self) -> str:
+        """That of its PodGroup, otherwise the one that its oldest member names of those that name one,
+        so that a restart makes no difference."""
         named = queue_in(self.name, self.group)
-        return named or next((member.queue for member in self.members.values() if member.queue), "")
+        if named:
+            return named
+        naming = (member for member in self.members.values() if member.queue)
+        if self._has_several_queues:
+            first = min(naming, key=lambda each: (each.created or "", each.name), default=None)
+        else:
+            first = next(naming, None)
+        return first.queue if first is not None else ""
+
+    def note_queue(self, member: PodRecord) -> None:
+        """Notes which queue a member names."""
+        if member.queue and not self._has_several_queues:
+            others = (each.queue for each in self.members.values() if each.queue)
+            self._has_several_queues = next(others, member.queue) != member.queue
 
     @property
     def priority(self) -> int:
@@ -221,6 +239,7 @@ class Job:
     def add(self, member: PodRecord) -> None:
         if self._top is not None and (not self.members or member.cls.priority > self._top):
             self._top = member.cls.priority
+        self.note_queue(member)
         self.members[member.uid] = member
         self.queued_since = min(self.queued_since, member.queued_since)
 

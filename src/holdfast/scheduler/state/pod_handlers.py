@@ -176,6 +176,8 @@ class PodHandlers:
             if self._jobs.is_leaving(known, pod):
                 self._leave_queue(known)
             self._jobs.join_named(known, pod)
+        if known.queue != queue and (joined := self._jobs.of(known)) is not None:
+            joined.note_queue(known)
         return (known.queue, known.job) != (queue, job)
 
     def _leave_queue(self, known: PodRecord) -> None:
