@@ -29,7 +29,7 @@ _CHANGES = 4
 """How many changes are combined."""
 _REASONS = 4
 _NODES_PER_REASON = 2
-_MOST_REPLICAS = 100
+_MOST_REPLICAS = 500
 
 
 def consider_rest(advisor: Advisor, pod: PodRecord) -> None:
