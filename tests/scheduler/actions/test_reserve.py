@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue, reservation
 from harness.scenarios import Played, actions, play, step
 
 CLOSED, OPEN = {"status": {"state": "Closed"}}, {"status": {"state": "Open"}}
@@ -605,3 +605,54 @@ def test_a_hold_does_not_keep_its_own_pod_off_its_node(
     (hold,) = played.all("Reservation")
     assert hold["status"]["phase"] == "Waiting"
     assert "Released" not in played.reasons("large")
+
+
+# Owners of Restricted reservations
+
+
+def restricted(name: str = "r", **more: Any) -> Raw:
+    return reservation(name, 4, "r", allocateOnce=False, allocatePolicy="Restricted", **more)
+
+
+def owners_at_limit(*nodes: Raw, ttl: str = "24h") -> list[Raw]:
+    """A reservation that its owner uses up, another pod on its node, and an owner that starves."""
+    full = [pod("o", 4, "r", at="1s"), pod("x", 4, at="1s", nodeName="n0", runs_for="40s")]
+    return [node("n0", 8), restricted(ttl=ttl), *full, *nodes, pod("late", 4, "r", at="2s")]
+
+
+STARVES = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 100}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize(("ttl", "bound"), [("24h", None), ("60s", (60, "n0"))])
+def test_a_hold_is_no_way_into_a_node_beside_a_restricted_reservation(
+    ttl: str, bound: tuple[float, str] | None, hold: str, restarts: bool
+) -> None:
+    """On its node an owner gets the reserved resources only through it, as long as it is there."""
+    restart = [step("20s", restart="scheduler")] if restarts else []
+    config = actions("allocate", "backfill", **STARVES, hold=hold)
+    played = play(owners_at_limit(ttl=ttl), restart, config=config, until=120)
+    assert played.bound().get("late") == bound
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_owner_of_a_restricted_reservation_has_a_hold_on_another_node(restarts: bool) -> None:
+    restart = [step("20s", restart="scheduler")] if restarts else []
+    other = [node("n1", 8), pod("y", 8, nodeName="n1", runs_for="80s")]
+    given = owners_at_limit(*other)
+    played = play(given, restart, config=actions("allocate", "backfill", **STARVES), until=120)
+    assert played.bound()["late"] == (80, "n1")
+
+
+def test_a_hold_is_released_once_its_pod_owns_a_restricted_reservation_on_its_node() -> None:
+    owners = [{"labelSelector": {"matchLabels": {"app": app}}} for app in ("r", "late")]
+    merge = {"spec": {"owners": owners}}
+    given = owners_at_limit()
+    given[-1]["metadata"]["labels"]["app"] = "late"
+    config = actions("allocate", "backfill", **STARVES)
+    assert play(given, config=config, until=120).bound()["late"] == (41, "n0")
+    edited = step("20s", patch={"kind": "Reservation", "name": "r", "merge": merge})
+    played = play(given, edited, config=config, until=120)
+    assert "late" not in played.bound()
+    assert [raw["metadata"]["name"] for raw in played.all("Reservation")] == ["r"]

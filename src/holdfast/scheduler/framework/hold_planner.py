@@ -474,6 +474,7 @@ class HoldFeasibility:
         with `capacity`. `earlier` are the pods that have a hold or get one before this, and its row.
         With `ignore_plans` the particular resources that are planned for reservations count as free."""
         rows = self.rows_once_pods_end(pod)
+        rows[self._closed_to(pod)] = False
         if pod.cls.claims and rows.any():
             rows &= np.asarray(self._has_devices(pod, All(self._nodes), self._taken(pod, earlier)))
         calendar = self._cluster.reservations.calendar
@@ -483,6 +484,17 @@ class HoldFeasibility:
                 if rows[row] and planner.is_in_the_way(cls, row, pods_end=True):
                     rows[row] = False
         return rows
+
+    def _closed_to(self, pod: PodRecord) -> list[int]:
+        """The rows with a Restricted reservation that the pod owns: it gets what that restricts through
+        it alone, and a hold would be another way in."""
+        matched = self._cluster.reservations.matched(pod.cls)
+        slots = {slot for slot, _ in pod.cls.requests}
+        return [
+            entry.row
+            for entry in (matched.everywhere() if matched is not None else ())
+            if not slots.isdisjoint(entry.reservation.restricted or ())
+        ]
 
     def rows_once_pods_end(self, pod: PodRecord) -> Bools:
         """The same, if the devices of pods that end by themselves were free too."""
@@ -537,6 +549,8 @@ class HoldFeasibility:
             return f"node {name} is gone"
         if why := self.unused_reason(pod):
             return f"its pod {why}"
+        if row in self._closed_to(pod):
+            return f"its pod can use node {name} only through its Restricted reservation"
         column = self._column(pod)
         behind = [
             other
