@@ -146,8 +146,8 @@ COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
             budget("safe"),
             with_limit("p", "7", "8", ports=[80]),
         ],
-        "use the host port 81 instead of 80 and request at most 2 cpu instead of 7 and end pod "
-        "default/b (priority 0) on n1",
+        "use the host port 81 instead of 80 and request at most 2 cpu instead of 7 and lower its limit "
+        "to 2 cpu instead of 8 and end pod default/b (priority 0) on n1",
     ),
     "a taint, and a limit beside its own reservation": (
         [

@@ -88,3 +88,34 @@ def test_an_older_pod_is_tried_before_a_new_one() -> None:
     report = situation.report("Pod", "p")
     for each in report.advice:
         assert situation.followed(each)["p"], each.text
+
+
+def test_a_gang_that_is_short_of_a_pod_loses_the_holds_of_all() -> None:
+    """While one of two does not exist, nothing is held for the other one either."""
+    there = [
+        node("n1", 6),
+        node("n2", 8),
+        pod("x1", 3, runs_for="100h", nodeSelector={"kubernetes.io/hostname": "n1"}),
+        pod("x2", 3, runs_for="100h", nodeSelector={"kubernetes.io/hostname": "n2"}),
+        pod("x3", 2, runs_for="50h", nodeSelector={"kubernetes.io/hostname": "n2"}),
+        pod("x4", 2, runs_for="100h", nodeSelector={"kubernetes.io/hostname": "n1"}),
+    ]
+    members = [pod_group("big", 2, at="1s"), *gang("big", 2, 4, at="1s")]
+    situation = Situation(*there, *members, SMALL, at=STARVING)
+    report = situation.report("PodGroup", "big")
+    assert any(each.startswith("the starvation hold of a pod ends") for each in report.details)
+    for each in report.advice:
+        nodes = situation.followed(each)
+        assert nodes["big-0"] and nodes["big-1"], each.text
+
+
+def test_pods_end_once_the_smaller_ones_exist() -> None:
+    """Another pod would take what they free before."""
+    there = [node("n1", 4), pod("x1", 1), pod("x2", 3)]
+    members = [pod_group("big", 3, at="1s"), *gang("big", 3, 4, at="1s")]
+    situation = Situation(*there, *members, pod("q", 4, at="2s"))
+    (only,) = situation.report("PodGroup", "big").advice
+    assert only.text.startswith("request at most 1333m cpu instead of 4, in each of 3 pods")
+    assert "and end 2 pods default/x1, default/x2" in only.text
+    nodes = situation.followed(only)
+    assert all(nodes[f"big-{at}"] == "n1" for at in range(3)), nodes

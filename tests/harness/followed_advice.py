@@ -25,6 +25,8 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _SERVER_SIDE = ("uid", "resourceVersion", "creationTimestamp", "generation")
 _LATER = 120.0
+_BETWEEN = 20.0
+"""How many seconds a user takes for a change; back-offs are over by then."""
 
 
 class Situation:
@@ -51,10 +53,13 @@ class Situation:
         """The nodes of the pods that have not ended, by name, a while after the change was made; empty
         for those that are pending."""
         simulation = self._simulated()
+        at = self._at
         for each in advice.change["objects"] if advice is not None else ():
             _make(simulation, each)
             simulation.settle()
-        simulation.play(self._at + later)
+            at += _BETWEEN
+            simulation.play(at)
+        simulation.play(at + later)
         pods = [raw for raw in simulation.world.objects.scan("", "Pod") if not _has_ended(raw)]
         return {raw["metadata"]["name"]: str(raw["spec"].get("nodeName") or "") for raw in pods}
 

@@ -10,6 +10,7 @@ modules whose names begin with `consider`.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
@@ -291,9 +292,11 @@ class Advisor:
                 self.never_starts |= found.time is None and self._fits_after(repairs[0].change)
                 return self.propose_forecast(found)
         several = sum(any(map(edits_pod, each.change.objects)) for each in repairs) > 1
-        texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
-        change = sum((each.change for each in repairs), ClusterChange())
-        text = _with_places(repairs, texts)  # the same change of other members is another one
+        steps = _ends_after_edits(repairs)
+        texts = [f"{self._whose(each, several)}{each.text}" for each in steps]
+        change = sum((each.change for each in steps), ClusterChange())
+        change = replace(change, actions=actions_of(*repairs))
+        text = _with_places(steps, texts)  # the same change of other members is another one
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
@@ -646,6 +649,16 @@ def _least_harmful(found: list[_Ranked]) -> list[_Ranked]:
 def _lost(repairs: tuple[Repair, ...]) -> float:
     sizes = [size for each in repairs for size in each.sizes.values()]
     return sum(1 - then / before for before, then in sizes if before)
+
+
+def _ends_after_edits(repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
+    """Pods end once the changed pods exist that should have what they free: others wait for it."""
+    edits = [at for at, each in enumerate(repairs) if any(map(edits_pod, each.change.objects))]
+    last = edits[-1] + 1 if edits else 0
+    first, ends = list[Repair](), list[Repair]()
+    for each in repairs[:last]:
+        (ends if END_PODS in each.change.actions else first).append(each)
+    return (*first, *ends, *repairs[last:])
 
 
 def actions_of(*repairs: Repair) -> Actions:

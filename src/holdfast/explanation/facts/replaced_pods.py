@@ -8,25 +8,44 @@ from holdfast.explanation.facts.pod_owners import same_workload
 from holdfast.explanation.facts.rehearsed_rounds import started
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, applied, delete, is_replaced, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 
 def released_holds(snapshot: ClusterSnapshot, edits: Iterable[ObjectChange]) -> Iterator[ObjectChange]:
     """The deletion of the starvation holds of pods that these edits replace: the scheduler deletes the
-    holds of pods that are gone."""
-    for each in edits:
-        raw = snapshot.find(POD, each.name, each.namespace) if each.info is POD else None
-        if raw is not None and is_replaced(raw, each):
-            yield from hold_deletion(snapshot, raw)
+    holds of pods that are gone, and all of a gang that then has too few pods."""
+    jobs, found = snapshot.cluster.jobs, dict[str, PodRecord]()
+    gone = {pod.uid: pod for pod in _replaced_by(snapshot, edits)}
+    for pod in gone.values():
+        job = jobs.of(pod)
+        left = [each for each in job.waiting() if each.uid not in gone] if job is not None else []
+        is_lacking = job is not None and not job.is_ready and bool(job.lacks(left))
+        found |= {each.uid: each for each in (pod, *(left if is_lacking else ()))}
+    for pod in found.values():
+        yield from _deletion_of_hold(snapshot, pod)
 
 
 def hold_deletion(snapshot: ClusterSnapshot, raw: Raw) -> Iterator[ObjectChange]:
     """The deletion of the starvation hold of a pod, if it has one."""
     pod = snapshot.cluster.pod(raw["metadata"].get("namespace") or "", raw["metadata"]["name"])
-    hold = snapshot.cluster.reservations.starvation_holds.of(pod) if pod is not None else None
+    if pod is not None:
+        yield from _deletion_of_hold(snapshot, pod)
+
+
+def _deletion_of_hold(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[ObjectChange]:
+    hold = snapshot.cluster.reservations.starvation_holds.of(pod)
     if hold is not None:
         yield delete(RESERVATION, hold.name)._replace(follows=True)
+
+
+def _replaced_by(snapshot: ClusterSnapshot, edits: Iterable[ObjectChange]) -> Iterator[PodRecord]:
+    for each in edits:
+        pod = snapshot.cluster.pod(each.namespace, each.name) if each.info is POD else None
+        raw = snapshot.find(POD, each.name, each.namespace)
+        if pod is not None and raw is not None and is_replaced(raw, each):
+            yield pod
 
 
 @contextmanager
@@ -59,13 +78,9 @@ def _takers(
 def _gone(snapshot: ClusterSnapshot, changes: list[ObjectChange]) -> set[str]:
     """The uids of the pods that are replaced, and of the other pods of workloads whose template
     changes."""
-    found, owners = set[str](), set[str]()
-    for each in changes:
-        pod = snapshot.cluster.pod(each.namespace, each.name) if each.info is POD else None
-        raw = snapshot.find(POD, each.name, each.namespace)
-        if pod is not None and raw is not None and is_replaced(raw, each):
-            found.add(pod.uid)
-            owners |= same_workload(snapshot, pod) if each.follows else set()
+    found = {pod.uid for pod in _replaced_by(snapshot, changes)}
+    by_controllers = _replaced_by(snapshot, (each for each in changes if each.follows))
+    owners = {uid for pod in by_controllers for uid in same_workload(snapshot, pod)}
     others = snapshot.cluster.pods.values() if owners else ()
     found |= {pod.uid for pod in others if any(each.uid in owners for each in pod.cls.owners)}
     return found
