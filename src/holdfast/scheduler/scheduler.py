@@ -418,13 +418,15 @@ class Scheduler:
         """How many pods were backfilled."""
         return sum(action.placed for action in self._actions if isinstance(action, Backfill))
 
-    def next_timer(self) -> float | None:
-        """When a round is due even without events."""
-        times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
-        times += [self.bind_retries.next_due(), self.calendar_planner.next_timer()]
+    def next_timer(self, retries: bool = True) -> float | None:
+        """When a round is due even without events; without `retries`, not for what was tried before in
+        vain: pods in back-off, and evictions that were refused."""
+        times = [self.queue.next_due()] if retries else []
+        times += [self.binding.next_deadline(), self.guard.next_timer()]
+        times += [self.bind_retries.next_due(), self.calendar_planner.next_timer(retries)]
         times.append(self.cluster.claims.next_timer())
         times.append(self.cluster.reservations.starvation_holds.next_timer())
-        times += [action.next_timer() for action in self._actions]
+        times += [action.next_timer() for action in self._actions if retries or not action.retries]
         times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)

@@ -214,11 +214,14 @@ class Simulation:
     def _next_timer(self) -> float | None:
         """The earlier of the timers of the scheduler and of the workload controllers."""
         world = self.world
-        timers = [world.scheduler.next_timer()]
+        timers = [self._scheduler_timer()]
         due = world.workloads.next_due()
         if due is not None and due > world.clock.epoch():
             timers.append(due)
         return min((each for each in timers if each is not None), default=None)
+
+    def _scheduler_timer(self) -> float | None:
+        return self.world.scheduler.next_timer()
 
     def settle(self) -> None:
         """Runs rounds until nothing changes."""

@@ -7,6 +7,7 @@ import pytest
 
 from harness.objects import GROUP, pod_group, queue
 from holdfast.api.names import NO_PROVISIONER
+from holdfast.scheduler.scheduler import Scheduler
 from holdfast.sim.forecast.answers import StartAnswer, StartStatus
 from holdfast.sim.forecast.run_times import DurationHistory
 from holdfast.sim.forecast.targets import NoSuchTarget, find_targets
@@ -652,3 +653,37 @@ def test_a_volume_that_a_provisioner_has_to_make_is_named(provisioner: str, note
     found = [each for each in report.notes if "it is assumed that" in each]
     assert len(found) == notes
     assert all("ebs.csi.aws.com makes the volume for claim default/c" in each for each in found)
+
+
+@pytest.mark.parametrize("ends", ["", "30h"])
+def test_an_eviction_that_a_budget_refuses_is_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """A week of back-offs of ten seconds would take minutes. What happens meanwhile is not missed."""
+    rounds = 0
+    run_round = Scheduler.round
+
+    def counted(self: Scheduler, now: float, *args: Any, **more: Any) -> Any:
+        nonlocal rounds
+        rounds += 1
+        return run_round(self, now, *args, **more)
+
+    monkeypatch.setattr(Scheduler, "round", counted)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "a", "namespace": "default", "uid": "budget"},
+        "spec": {"selector": {}, "minAvailable": "100%"},
+        "status": {"disruptionsAllowed": 0},
+    }
+    of = {name: {"scheduling.volcano.sh/queue-name": name} for name in ("mine", "other")}
+    runs = {ESTIMATE: ends} if ends else {}
+    busy = [
+        running(pod(name, cpu=2, annotations={**of["other"], **(runs if name == "a" else {})}))
+        for name in ("a", "b")
+    ]
+    mine = pod("c", cpu=2, annotations=of["mine"])
+    found = answer([node(), queue("mine"), queue("other"), budget, *busy, mine], "c")
+    assert found.status is (StartStatus.EXPECTED if ends else StartStatus.UNKNOWN)
+    assert not ends or wait(found) == 30 * 3600 - 600
+    assert 100 < rounds < 20_000

@@ -146,7 +146,7 @@ def _running(migration: _Migration) -> None:
     if not (is_held or reservation.finished):
         found = explain_reservation(snapshot, raw)
         migration.take(found)
-        budgets = _budgets_ahead(migration, reservation)
+        budgets = _budgets_of_eviction(migration, reservation)
         also = f", and {_names(budgets)} allows it" if budgets else ""
         report.summary = (
             f"It evicts {migration.pod_text}{migration.where} once its reservation {name} has capacity"
@@ -206,7 +206,7 @@ def _note_budgets(migration: _Migration, budgets: list[DisruptionBudget]) -> Non
         details.append("a pod with several PodDisruptionBudgets is never evicted")
 
 
-def _budgets_ahead(migration: _Migration, reservation: ReservationInfo) -> list[DisruptionBudget]:
+def _budgets_of_eviction(migration: _Migration, reservation: ReservationInfo) -> list[DisruptionBudget]:
     """The budgets that forbid the eviction that follows once the reservation has capacity."""
     pod, is_own = migration.pod, waits_for_pod(reservation.object.spec, migration.move.pod)
     if pod is None or pod.row < 0 or pod.cls.terminating or is_own:

@@ -145,6 +145,7 @@ class Reclaim(Action):
     """Reclaims capacity for queues below their deserved share."""
 
     name = "reclaim"
+    retries = True
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)

@@ -60,6 +60,8 @@ class Action(ABC):
     """One step of a round. Made once, with its configured arguments; run in every round."""
 
     name: ClassVar[str]
+    retries: ClassVar[bool] = False
+    """Whether its timer is for what was refused before."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.arguments = arguments

@@ -93,8 +93,9 @@ class CalendarPlanner:
         preempting = self._cluster.reservations.waiting.preempting
         return bool(self._calendar) or bool(preempting) or bool(self._calendar.late_uids)
 
-    def next_timer(self) -> float | None:
-        """The next start, or begin of draining; or when a pod on a planned node should have ended."""
+    def next_timer(self, retries: bool = True) -> float | None:
+        """The next start, or begin of draining; or when a pod on a planned node should have ended, or
+        with `retries`, when a refused eviction is tried again."""
         if not self.is_needed:
             return None
         times = [each.start for each in self._calendar]
@@ -102,7 +103,7 @@ class CalendarPlanner:
         times += [
             self._next_end,
             self._next_release,
-            *(asked + _EVICT_AGAIN for asked in self._asked.values()),
+            *(asked + _EVICT_AGAIN for asked in self._asked.values() if retries),
         ]
         now = self._cluster.now
         return min((time for time in times if time > now), default=None)

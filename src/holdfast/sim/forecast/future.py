@@ -56,6 +56,8 @@ _MANY_ATTEMPTS = 8
 _RELEASES = (SUCCEEDED, FAILED, DELETED)
 _MOST_RELEASES = 50
 """Ends of pods that are remembered per node."""
+_FRUITLESS, _LONGEST_PAUSE = 60, 3600.0
+"""After so many moments without any event, pods in back-off are tried again less and less often."""
 _AT_ONCE = 1.0
 """How long pods without a known end run in the future in which they end; and how long before the next
 run of a CronJob those of the last one do."""
@@ -275,6 +277,7 @@ class Future(Simulation):
             self.world.scheduler.keep_conditions()
         self.outcome = FutureOutcome(plan)
         self._has_begun = False
+        self._fruitless, self._seen = 0, 0
         self._read = 0
         self._releases: dict[str, list[Release]] = {}
         self._evicted: dict[str, str] = {}
@@ -286,6 +289,20 @@ class Future(Simulation):
         if not self._has_begun:
             self._has_begun = True
             self._set_attempts()
+
+    def _scheduler_timer(self) -> float | None:
+        """Pods may be tried in vain until the horizon, such as for an eviction that a budget
+        refuses."""
+        scheduler, clock = self.world.scheduler, self.world.clock
+        events = len(self.world.timeline.entries)
+        self._fruitless = self._fruitless + 1 if events == self._seen else 0
+        self._seen = events
+        timer, more = scheduler.next_timer(), self._fruitless - _FRUITLESS
+        if timer is None or more <= 0:
+            return timer
+        pause = min(2.0 ** min(more, 16), _LONGEST_PAUSE)
+        others = scheduler.next_timer(retries=False)
+        return min(max(timer, clock.epoch() + pause), math.inf if others is None else others)
 
     def _set_attempts(self) -> None:
         """After the first moment, in which all pending pods were tried once."""
