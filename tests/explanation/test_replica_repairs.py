@@ -72,6 +72,13 @@ CASES: dict[str, tuple[list[Raw], list[str], int]] = {
         ],
         3,
     ),
+    "more cordons than are named together": (
+        [*(node(f"n{i}", cpu="4", unschedulable=True) for i in range(10)), web("Deployment", 30, "3")],
+        [
+            "uncordon n0, n1, n2, n3, n4, n5, n6, n7 (kubectl uncordon n0 n1 n2 n3 n4 n5 n6 n7); then 8 of"
+        ],
+        8,
+    ),
     "two labels": (
         [
             node("n1", cpu="8"),

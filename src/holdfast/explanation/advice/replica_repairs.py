@@ -70,12 +70,19 @@ def _for_rest(advisor: Advisor, made: tuple[Repair, ...]) -> list[Repair]:
     count = min(waiting_replicas(snapshot, subject), _MOST_REPLICAS)
     before = [change for each in (*advisor.before, *made) for change in each.change.objects]
     with applied(snapshot, before):
-        return [
+        found = [
             each
             for row, rejection in _rejections_of_rest(snapshot, subject, count)
             if (pod := subject.record(snapshot)) is not None
             for each in node_repairs(snapshot, subject, pod, row, rejection)
         ]
+    # As many nodes as are needed, and can be named, are uncordoned together.
+    is_uncordoned = any(_uncordons(each) for each in made)
+    return [each for each in found if not (is_uncordoned and _uncordons(each))]
+
+
+def _uncordons(repair: Repair) -> bool:
+    return repair.change.actions == ("Uncordon",)
 
 
 def _rejections_of_rest(
