@@ -37,6 +37,7 @@ def web(kind: str, replicas: int, cpu: str = "4", limit: str = "", **spec: Any) 
 
 LIMITED = {LIMIT: '{"cpu": "100%"}'}
 TOLERATE = "tolerate t=1:NoSchedule and tolerate t=2:NoSchedule, in the template of"
+NODES = ", ".join(f"n{i}" for i in range(8))
 CASES: dict[str, tuple[list[Raw], list[str], int]] = {
     # Nodes and a workload, how the advice begins, and how many pods run with the first one.
     "two taints": (
@@ -75,9 +76,10 @@ CASES: dict[str, tuple[list[Raw], list[str], int]] = {
     "more cordons than are named together": (
         [*(node(f"n{i}", cpu="4", unschedulable=True) for i in range(10)), web("Deployment", 30, "3")],
         [
-            "uncordon n0, n1, n2, n3, n4, n5, n6, n7 (kubectl uncordon n0 n1 n2 n3 n4 n5 n6 n7); then 8 of"
+            f"uncordon {NODES} (kubectl uncordon {NODES.replace(',', '')}) and request at most 1 cpu",
+            f"uncordon {NODES} (kubectl uncordon {NODES.replace(',', '')}); then 8 of 30 pods fit: ",
         ],
-        8,
+        30,
     ),
     "two labels": (
         [
