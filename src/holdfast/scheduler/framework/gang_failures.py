@@ -257,6 +257,8 @@ class GangFailureHandler:
         now: float,
         has_failed: bool = False,
     ) -> None:
+        if pod.cls.claims:
+            self._cluster.claims.drop_left_consumer(pod)
         if pod is not leader:
             self._queue.follow(pod)
             return

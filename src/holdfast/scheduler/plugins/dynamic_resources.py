@@ -192,10 +192,7 @@ class DynamicResources(ClusterPlugin):
         process left are removed."""
         if not pod.cls.claims:
             return _NOTHING
-        if not self._claims.is_in_flight(pod):
-            for left in self._claims.reserved_for(pod):
-                if not is_extended_claim(left):
-                    self._claims.drop_consumer(left, pod)
+        self._claims.drop_left_consumer(pod)
         missed = trial.rows_with(NOT_AVAILABLE)
         if not missed.any():
             return _NOTHING

@@ -28,7 +28,7 @@ from holdfast.scheduler.managers.claims.claim_feasibility import EXTENDED_RESOUR
 from holdfast.scheduler.managers.claims.claim_state import InFlight
 from holdfast.scheduler.managers.claims.claims_in_use import is_going
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
-from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim
+from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim, is_extended_claim
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_key, holder_of
 from holdfast.scheduler.managers.claims.pod_claims import (
     BEING_DELETED,
@@ -312,6 +312,14 @@ class ClaimReservations(ClaimFeasibility):
         if decision not in self.decisions:
             self.decisions.append(decision)
         self._leaving.add((claim.metadata.uid, pod.uid))
+
+    def drop_left_consumer(self, pod: PodRecord) -> None:
+        """Has the reservations of claims removed that an earlier scheduler process left for a pod which
+        was rejected."""
+        if not self.is_in_flight(pod):
+            for claim in self.reserved_for(pod):
+                if not is_extended_claim(claim):
+                    self.drop_consumer(claim, pod)
 
     def _stays_reserved(self, claim: ResourceClaim, pod: PodRecord) -> bool:
         """Whether a claim whose object names the pod needs no further write: a removal that was decided
