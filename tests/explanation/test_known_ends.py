@@ -142,7 +142,7 @@ HIGH: Raw = {
 
 
 def every_five_minutes(cpu: str) -> Raw:
-    """A CronJob of which nobody knows how long its pods run."""
+    """A CronJob whose pods have no run-time estimate."""
     spec = {**pod("x", cpu)["spec"], "restartPolicy": "Never", "priorityClassName": "high"}
     jobs = {"spec": {"template": {"metadata": {}, "spec": spec}}}
     return {

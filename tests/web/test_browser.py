@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -563,9 +563,9 @@ def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> No
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation_where_the_token_is_asked_for(
-    chrome: Browser, up: Running, scheme: str
+    chrome: Browser, up: Running, scheme: Literal["dark", "light"]
 ) -> None:
-    context = chrome.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    context = chrome.new_context(color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     page.goto(address(up).partition("?")[0])
     assert violations(page) == []

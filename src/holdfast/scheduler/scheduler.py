@@ -419,8 +419,8 @@ class Scheduler:
         return sum(action.placed for action in self._actions if isinstance(action, Backfill))
 
     def next_timer(self, retries: bool = True) -> float | None:
-        """When a round is due even without events; without `retries`, not for what was tried before in
-        vain: pods in back-off, and evictions that were refused."""
+        """When a round is due even without events; without `retries`, not for pods in back-off and
+        evictions that were refused."""
         times = [self.queue.next_due()] if retries else []
         times += [self.binding.next_deadline(), self.guard.next_timer()]
         times += [self.bind_retries.next_due(), self.calendar_planner.next_timer(retries)]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -44,11 +44,11 @@ def chrome() -> Iterator["Browser"]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["report.html", "one/report.html"])
 def test_axe_finds_no_violation(
-    chrome: "Browser", folder: Path, name: str, scheme: str, width: int
+    chrome: "Browser", folder: Path, name: str, scheme: Literal["dark", "light"], width: int
 ) -> None:
     context = chrome.new_context(
         viewport={"width": width, "height": 800},
-        color_scheme=scheme,  # type: ignore[arg-type]
+        color_scheme=scheme,
         bypass_csp=True,
     )
     page = context.new_page()

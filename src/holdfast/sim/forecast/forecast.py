@@ -89,7 +89,7 @@ _ATTEMPTS = (
 _MOST_PLAYED_FOR_ENDS = 12
 """How many futures are played, for all that is asked about, to find which ends are enough."""
 _LATER = 60.0
-"""By how many seconds a start may be later in these: pods that were tried in vain are in back-off."""
+"""By how many seconds a start may be later in these: rejected pods are in back-off."""
 _SHOWN = 5
 """Ends and unknown pods that are named per target."""
 

@@ -291,8 +291,8 @@ class Future(Simulation):
             self._set_attempts()
 
     def _scheduler_timer(self) -> float | None:
-        """Pods may be tried in vain until the horizon, such as for an eviction that a budget
-        refuses."""
+        """Pods may be rejected until the horizon at each retry, for example because a budget refuses an
+        eviction."""
         scheduler, clock = self.world.scheduler, self.world.clock
         events = len(self.world.timeline.entries)
         self._fruitless = self._fruitless + 1 if events == self._seen else 0

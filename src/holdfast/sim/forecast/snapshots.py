@@ -3,7 +3,7 @@ some size.
 
 It is played once per object that is asked about, and only if waiting may help: about 0.1 s of CPU time
 on a small cluster. Where the ends of pods that CronJobs create later are only assumed, it is played
-again with pods that do not end: nobody is told to wait for what is not known. Where it would take
+again with pods that do not end: a wait for an end that is not known is not advised. Where it takes
 longer than a user waits, nothing is known: by the numbers of nodes and pods, and of the reservations
 and pods that ReservationSchedules and CronJobs create.
 """
