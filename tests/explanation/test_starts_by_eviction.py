@@ -28,7 +28,9 @@ from explanation.test_situations import (
     in_default,
     on_n1,
 )
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod, pod_group, queue, reservation
+from harness.scenarios import step
 from holdfast.api.names import DISABLE_PREEMPTIBLE, PREEMPTABLE
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.framework.config import API_VERSION, KIND
@@ -282,3 +284,106 @@ def test_it_says_that_pods_preempt_no_reservations() -> None:
     kept = on_n1(reservation("r1", "6", app="web"))
     report = as_they_are("Pod", "p", N1, kept, pod("p", "4", **HIGH))
     assert "a pod preempts no reservations, whatever its priority" in report.details
+
+
+# Workloads of which pods preempt
+
+ROLLED_OUT: dict[str, Raw] = {
+    "Deployment": {
+        "apiVersion": "apps/v1",
+        "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+    },
+    "StatefulSet": {"apiVersion": "apps/v1", "serviceName": "w"},
+}
+CREATED: dict[str, Raw] = {
+    "ReplicaSet": {"apiVersion": "apps/v1"},
+    "Job": {"apiVersion": "batch/v1", "parallelism": 2, "completions": 2},
+}
+
+
+def important(kind: str, cpu: str, more: Raw) -> Raw:
+    spec = {key: value for key, value in more.items() if key != "apiVersion"}
+    inner = pod("w", cpu, priorityClassName="high")["spec"]
+    if kind == "Job":
+        inner["restartPolicy"] = "Never"
+    else:
+        spec |= {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}}
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": inner}
+    metadata = {"name": "w"}
+    return {"apiVersion": more["apiVersion"], "kind": kind, "metadata": metadata} | {
+        "spec": {**spec, "template": template}
+    }
+
+
+def beside(other: str, *more: Raw, kept: str = "") -> Situation:
+    """A node of 8 cpu with a pod of lower priority, and one of the same."""
+    first = pod("kept", kept or "1m", priorityClassName="high"), pod("low", other)
+    return Situation(node("n1", cpu="8"), priority_class("high", 1000), *first, *more)
+
+
+def stuck_rollout(kind: str, other: str, kept: str = "") -> Situation:
+    """One of two pods of 2 cpu was replaced by one of 9 cpu, which has no node."""
+    made = important(kind, "2", ROLLED_OUT[kind])
+    then = important(kind, "9", ROLLED_OUT[kind])["spec"]["template"]
+    change = {"apiVersion": "apps/v1", "kind": kind, "name": "w", "merge": {"spec": {"template": then}}}
+    return beside(other, made, step("20s", patch=change), kept=kept)
+
+
+def own_pods(nodes: dict[str, str]) -> list[str]:
+    return [at for name, at in nodes.items() if name.startswith("w-")]
+
+
+def resized(situation: Situation, kind: str, name: str = "w") -> list[str]:
+    """The texts of advice for smaller requests, all of which come true."""
+    advice = [
+        each for each in situation.report(kind, name).advice if "Resize" in each.change["actions"]
+    ]
+    for each in advice:
+        assert own_pods(situation.followed(each)) == ["n1", "n1"], each.text
+    return [each.text for each in advice]
+
+
+@pytest.mark.parametrize("kind", ROLLED_OUT)
+def test_all_pods_of_a_rollout_fit_beside_those_of_lower_priority(kind: str) -> None:
+    (only,) = resized(stuck_rollout(kind, "2999m"), kind)
+    assert only.startswith("request at most 2500m cpu instead of 9, in the template of ")
+    assert only.endswith("; then both pods fit: n1")
+
+
+@pytest.mark.parametrize("kind", ROLLED_OUT)
+def test_all_pods_of_a_rollout_start_after_they_preempted(kind: str) -> None:
+    (only,) = resized(stuck_rollout(kind, "3999m"), kind)
+    assert only.startswith("request at most 3999m cpu instead of 9, in the template of ")
+    assert only.endswith("; then both pods start and preempt default/low on n1")
+
+
+@pytest.mark.parametrize("kind", ROLLED_OUT)
+def test_no_pod_is_preempted_for_a_rollout_after_which_no_more_pods_run(kind: str) -> None:
+    """One new pod would preempt, and the last old one would end for a second one that has no node."""
+    assert resized(stuck_rollout(kind, "1", kept="4"), kind) == []
+
+
+@pytest.mark.parametrize("kind", CREATED)
+@pytest.mark.parametrize(
+    ("other", "size", "result"),
+    [
+        ("2999m", "2500m", "both pods fit: n1"),
+        ("3999m", "3999m", "both pods start and preempt default/low on n1"),
+    ],
+)
+def test_all_pods_that_were_never_smaller(kind: str, other: str, size: str, result: str) -> None:
+    (only,) = resized(beside(other, important(kind, "9", CREATED[kind])), kind)
+    assert only.startswith(f"request at most {size} cpu instead of 9, in the template of {kind} w")
+    assert only.endswith(f"; then {result}")
+
+
+def test_some_pods_of_a_workload_start_after_they_preempted() -> None:
+    made = important("ReplicaSet", "5", CREATED["ReplicaSet"])
+    made["spec"]["replicas"] = 7
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "sdd"}
+    other = pod("other", "4", nodeSelector={"disk": "ssd"})
+    situation = beside("4", node("n2", cpu="8", labels={"disk": "ssd"}), other, made)
+    (only,) = situation.report("ReplicaSet", "w").advice
+    assert only.text.startswith("set nodeSelector disk: ssd instead of disk: sdd, in the template")
+    assert only.text.endswith("; then 1 of 7 pods starts and preempts default/low, default/other on n2")
+    assert sorted(own_pods(situation.followed(only))) == [*6 * [""], "n2"]

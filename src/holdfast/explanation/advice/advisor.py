@@ -40,6 +40,7 @@ from holdfast.explanation.facts.own_starts import (
     fitting_start,
     start_of,
 )
+from holdfast.explanation.facts.played_rounds import is_played
 from holdfast.explanation.facts.pod_owners import workload_text
 from holdfast.explanation.facts.replaced_pods import replaced
 from holdfast.explanation.facts.workload_dry_runs import (
@@ -48,11 +49,13 @@ from holdfast.explanation.facts.workload_dry_runs import (
     all_unavailable,
     dry_run,
     edits_strategy,
+    edits_template,
     others_wait,
     parts_of,
     parts_of_new,
     unchanged_run,
 )
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
@@ -60,6 +63,7 @@ from holdfast.explanation.repairs.smaller_workloads import replacements_text
 from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import (
     CREATE,
     DELETE,
@@ -278,8 +282,9 @@ class Advisor:
         finally:
             self.subject, self.before, self.insufficient = outer
 
-    def propose(self, *repairs: Repair) -> bool:
-        """Advises the changes together if they help; returns whether they do."""
+    def propose(self, *repairs: Repair, evicts: bool = False) -> bool:
+        """Advises the changes together if they help; returns whether they do. If it `evicts`, other
+        pods of the workload may preempt or reclaim, even if this one fits."""
         is_single = len(repairs) == 1
         repairs = (*self.before, *repairs)
         is_wait = len(repairs) == 1 and repairs[0].change.actions == WAITING
@@ -300,11 +305,12 @@ class Advisor:
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
-        start, fitting = self._tried_with(change)
+        start, fitting = self._tried_with(change, evicts)
         nodes = start.nodes
         made, deleted = self._with_deletions(change)
-        if nodes and self._parts is not None and not start.evicts:
-            made, more, fitting = with_rollout(self.snapshot, self._parts, made)
+        if nodes and self._parts is not None:
+            evicts |= start.evicts
+            made, more, fitting = with_rollout(self.snapshot, self._parts, made, evicts)
             before = self._before(made)
             is_old = not fitting.started and fitting.total and fitting.running > before.running
             is_done = not fitting.total and fitting.updated > before.updated
@@ -312,7 +318,7 @@ class Advisor:
             if (
                 not (fitting.started or is_old or is_done)
                 or fitting.lost
-                or not self._is_more(fitting, made)
+                or not self._is_more(fitting, made, evicts)
             ):
                 nodes = []
             if more and END_OLD_PODS in self.actions:
@@ -334,7 +340,8 @@ class Advisor:
         advice = Advice(f"{told}{deleted}{result}", made.data(), nodes)
         sizes = repairs[-1].sizes if len(repairs) == 1 else {}
         at = len(self._found) + len(self._partial)
-        harm = self._harm(change, start)
+        victims = fitting.victims if fitting is not None else start.victims
+        harm = self._harm(change, victims)
         ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until, harm)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
@@ -350,16 +357,18 @@ class Advisor:
         self._found[text] = ranked
         return True
 
-    def _harm(self, change: ClusterChange, start: Start) -> tuple[int, int]:
+    def _harm(self, change: ClusterChange, victims: Iterable[PodRecord]) -> tuple[int, int]:
         """The highest priority of the pods that end, and how many these are."""
         known = self.snapshot.cluster.pod
         deleted = [each for each in change.objects if each.info is POD and each.operation == DELETE]
         ended = [known(each.namespace, each.name) for each in deleted if not each.follows]
-        pods = [*start.victims, *(each for each in ended if each is not None)]
+        pods = [*victims, *(each for each in ended if each is not None)]
         return max((each.cls.priority for each in pods), default=0), len(pods)
 
     def _result(self, fitting: Fitting, change: ClusterChange) -> str:
         """How many pods of the workload start; of a rollout of which only old ones do, how many run."""
+        if fitting.started and fitting.victims:
+            return self._evicting_text(fitting)
         if fitting.started:
             return fitting_text(fitting)
         if not fitting.total:
@@ -367,6 +376,19 @@ class Advisor:
         runs = f"{fitting.running} of its pods {plural(fitting.running, 'runs', 'run')}"
         before = self._before(change).running
         return f"; then {runs} instead of {before}, but its rollout does not complete"
+
+    def _evicting_text(self, fitting: Fitting) -> str:
+        """`; then both pods start and preempt default/a, default/b on n1, n2`"""
+        count, total, cluster = fitting.started, fitting.total, self.snapshot.cluster
+        verb = "evict" if cluster.jobs.queues else "preempt"  # some are reclaimed
+        starts = plural(count, f"starts and {verb}s", f"start and {verb}")
+        who = f"{count} of {total} pods {starts}"
+        if fitting.is_all:
+            who = f"{'both' if total == 2 else f'all {total}'} pods start and {verb}"
+        known = [cluster.pod(each.namespace, each.name) for each in fitting.victims]
+        rows = {each.row for each in known if each is not None and each.row >= 0}
+        nodes = sorted(map(cluster.nodes.name, rows))
+        return f"; then {who} {pods_text(fitting.victims)} on {few(nodes, _NODES)}"
 
     def propose_forecast(self, found: ForecastStart) -> bool:
         """Advises to wait for as long as the forecast says, which has tried it."""
@@ -392,23 +414,36 @@ class Advisor:
         with applied(self.snapshot, change.objects), at_time(self.snapshot, change.until):
             return bool(starts_on(self.snapshot, self.goal))
 
-    def is_enough(self, each: Repair) -> bool:
-        """Whether the change helps all pods of the workload; it is not advised by this."""
+    def is_enough(self, each: Repair, evicts: bool = False) -> bool:
+        """Whether the change helps all pods of the workload; it is not advised by this. Those that
+        preempt or reclaim count if it `evicts`."""
         change = sum((r.change for r in (*self.before, each)), ClusterChange())
-        start, fitting = self._tried_with(change)
+        start, fitting = self._tried_with(change, evicts)
         if not start.nodes or (fitting is not None and not fitting.is_all):
             return False
-        if self._parts is None or start.evicts:
+        if start.evicts and not evicts and self._is_of_workload:
+            return False
+        if self._parts is None:
             return True
         made, _ = self._with_deletions(change)
         if END_OLD_PODS in self.actions:
-            found = dry_run(self.snapshot, self._parts, made)
+            found = dry_run(self.snapshot, self._parts, made, evicts)
             return found.is_all and found.started > 0
-        if dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made)).is_all:
+        if dry_run(self.snapshot, self._parts, all_unavailable(self._parts, made), evicts).is_all:
             return True
         if not self.others_wait:
             return False
-        return with_rollout(self.snapshot, self._parts, made)[2].is_all
+        return with_rollout(self.snapshot, self._parts, made, evicts)[2].is_all
+
+    @property
+    def _is_of_workload(self) -> bool:
+        return self._parts is not None or self.has_siblings
+
+    @property
+    def may_evict(self) -> bool:
+        """Whether it counts that pods of the workload preempt or reclaim. To be asked before changes
+        are made."""
+        return self._is_of_workload and self.counts_evictions
 
     @cached_property
     def others_wait(self) -> bool:
@@ -423,18 +458,18 @@ class Advisor:
             fitting = dry_run(self.snapshot, self._parts, change)
         return fitting.started if fitting is not None else len(start.nodes[:1])
 
-    def _is_more(self, fitting: Fitting, change: ClusterChange) -> bool:
-        """Whether more pods of the workload run with the change, also once all are replaced, if its
-        rollout stops before that."""
+    def _is_more(self, fitting: Fitting, change: ClusterChange, evicts: bool) -> bool:
+        """Whether more pods of the workload run with the change, or more of the present template; of a
+        changed one, whether more run once all are replaced."""
         before = self._before(change)
         if not fitting.is_more_than(before):
             return False
-        if fitting.is_all or self._parts is None:
+        if fitting.is_all or self._parts is None or not edits_template(self._parts, change):
             return True
         replaced = all_replaced(self._parts, change)
-        if replaced is change:
-            return True
-        return dry_run(self.snapshot, self._parts, replaced).is_more_than(before)
+        if replaced is not change:
+            fitting = dry_run(self.snapshot, self._parts, replaced, evicts)
+        return fitting.running > before.running
 
     def _before(self, change: ClusterChange) -> Fitting:
         """How many pods of the workload have a node without the change: waiting is compared with now,
@@ -466,9 +501,9 @@ class Advisor:
         pending = [raw for raw in raws if not raw["spec"].get("nodeName")]
         return with_deletions(self.snapshot, change, pending)
 
-    def _tried_with(self, change: ClusterChange) -> tuple[Start, Fitting | None]:
+    def _tried_with(self, change: ClusterChange, evicts: bool = False) -> tuple[Start, Fitting | None]:
         """How it starts with the change, and how many pods of its workload do; None if no other pods
-        depend on the change."""
+        depend on the change. Others preempt only if it does, or `evicts` says so."""
         snapshot, goal, counts_evictions = self.snapshot, self.goal, self.counts_evictions
         if any(edits_migration(snapshot, each) for each in change.objects):
             return NO_START, None
@@ -492,11 +527,14 @@ class Advisor:
                 self.takers[start.text] = None
             if self._parts is not None and not start.nodes and workload_text(change):
                 return self._start_without_others(self._parts), None
-            if not self.has_siblings or not isinstance(goal, Subject) or start.evicts:
+            if not self.has_siblings or not isinstance(goal, Subject):
+                return start, None
+            evicts |= start.evicts
+            if evicts and is_played(snapshot):
                 return start, None
             if self._parts is not None or (not start.nodes and not workload_text(change)):
                 return start, None
-            fitting = replicas_that_start(snapshot, goal, self._siblings, change)
+            fitting = replicas_that_start(snapshot, goal, self._siblings, change, evicts)
         if fitting is None or fitting.total == 1:
             return start, None
         if not fitting.is_more_than(unchanged):
@@ -585,16 +623,16 @@ class Advisor:
             isinstance(self.goal, Subject) and bool(uncreated_replicas(self.snapshot, self.goal, 0))
         )
 
-    def propose_once(self, kind: Actions, *repairs: Repair) -> bool:
+    def propose_once(self, kind: Actions, *repairs: Repair, evicts: bool = False) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""
         if kind in self._given:
             return True
-        helps = self.propose(*repairs)
+        helps = self.propose(*repairs, evicts=evicts)
         if helps:
             self._given.add(kind)
         return helps
 
-    def improve(self, better: Repair) -> None:
+    def improve(self, better: Repair, evicts: bool = False) -> None:
         """Advises a change in place of the last one of its kind that was found to help, if it helps as
         well."""
         kind = (*actions_of(*self.before), *actions_of(better))
@@ -602,7 +640,7 @@ class Advisor:
         last = self._found.pop(text)
         helpful = next(each for each in self.helpful if each.text == text)
         self.helpful.remove(helpful)
-        if not self.propose(better):
+        if not self.propose(better, evicts=evicts):
             self._found[text] = last
             self.helpful.append(helpful)
 

@@ -88,11 +88,15 @@ def consider_largest(
     advisor: Advisor, subject: Subject, now: Mapping[str, int], field: str = "requests"
 ) -> bool:
     """Advises the largest requests, or limits, below these with which all pods of the workload, or the
-    gang, start, unless smaller ones are advised already; whether any are."""
+    gang, start, unless smaller ones are advised already; whether any are. Requests with which pods of
+    a workload preempt or reclaim are advised only where none are small enough without that."""
     if (_RESIZE,) in advisor.actions_given:
         return True
-    best = _Search(advisor, subject, now, field=field).largest() if now else None
-    return best is not None and advisor.propose_once((_RESIZE,), best)
+    for evicts in (False, True) if advisor.may_evict else (False,):
+        best = _Search(advisor, subject, now, field=field, evicts=evicts).largest() if now else None
+        if best is not None and advisor.propose_once((_RESIZE,), best, evicts=evicts):
+            return True
+    return False
 
 
 def raised(advisor: Advisor, smaller: Repair, others: Iterable[Repair]) -> Repair:
@@ -120,9 +124,10 @@ def _improve(advisor: Advisor, given: Repair, only: frozenset[PodName] | None = 
     field, enough = ("limits", given.limits) if given.limits else ("requests", given.sizes)
     now = {name: before for name, (before, _) in enough.items()}
     found = {name: then for name, (_, then) in enough.items()}
-    best = _Search(advisor, advisor.subject, now, only, field).raised(found)
+    evicts = advisor.may_evict and not advisor.is_enough(given)
+    best = _Search(advisor, advisor.subject, now, only, field, evicts).raised(found)
     if best is not None and (enough not in (best.sizes, best.limits) or only is not None):
-        advisor.improve(best)
+        advisor.improve(best, evicts)
 
 
 def _given(advisor: Advisor) -> Repair | None:
@@ -174,6 +179,8 @@ class _Search(NamedTuple):
     """The pods whose requests are lowered; None for all that are like the subject."""
     field: str = "requests"
     """What is lowered: requests or limits."""
+    evicts: bool = False
+    """Whether requests are enough with which pods of the workload preempt or reclaim."""
 
     def largest(self) -> Repair | None:
         """The largest requests that are enough; None if none are."""
@@ -228,7 +235,7 @@ class _Search(NamedTuple):
 
     def _is_enough(self, sizes: Mapping[str, int]) -> bool:
         smaller = self._resized(sizes)
-        return smaller is not None and self.advisor.is_enough(smaller)
+        return smaller is not None and self.advisor.is_enough(smaller, self.evicts)
 
     def _resized(self, sizes: Mapping[str, int]) -> Repair | None:
         lowered = {name: (self.now[name], size) for name, size in sizes.items()}

@@ -2,12 +2,18 @@
 that are tried first."""
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.facts.created_claims import claims_of_new_pod, ephemeral_claims, provisioned
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
-from holdfast.explanation.facts.rehearsed_rounds import first_pod, placed_among_others, started_before
+from holdfast.explanation.facts.rehearsed_rounds import (
+    first_pod,
+    placed_among_others,
+    rehearsed,
+    started_before,
+)
 from holdfast.explanation.phrases import job_text, pod_text
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Goal, Subject, starts_on
@@ -48,6 +54,8 @@ class Fitting(NamedTuple):
     """How many of its pods do."""
     lost: int = 0
     """How many fewer that is than before."""
+    victims: tuple[PodRecord, ...] = ()
+    """The pods of others that they preempt or reclaim."""
 
     @property
     def is_all(self) -> bool:
@@ -119,11 +127,15 @@ def waiting_replicas(snapshot: ClusterSnapshot, subject: Subject) -> int:
 
 
 def replicas_that_start(
-    snapshot: ClusterSnapshot, subject: Subject, others: list[Subject], change: ClusterChange
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    others: list[Subject],
+    change: ClusterChange,
+    preempts: bool = False,
 ) -> Fitting | None:
     """How many pods of the workload would start with the change, which was made for one of them; a
     change of the template is made for all. None if the change is one of this pod only. If it is one of
-    several pods, these count."""
+    several pods, these count. Those that do not fit preempt others, if that counts."""
     edits = [each for each in change.objects if _edits(each, subject)]
     place = workload_text(change)
     if edits and not place:
@@ -153,10 +165,14 @@ def replicas_that_start(
         pods.sort(key=snapshot.scheduler.queue.sort_key)
         if not pods:
             return Fitting(0, 0, [], there, there)
-        with placed_among_others(snapshot, pods) as (_, started):
+        victims: list[PodRecord] = []
+        with placed_among_others(snapshot, pods) as (_, started), ExitStack() as stack:
+            left = [pod for pod in pods if pod.row < 0] if preempts else []
+            started = [*started, *rehearsed(snapshot, left, stack, victims)]
             nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
             running = there + len(started)
-            return Fitting(len(started), len(pods), nodes, running, running)
+            count = len(started), len(pods)
+            return Fitting(*count, nodes, running, running, victims=tuple(victims))
 
 
 def _claims_made_again(

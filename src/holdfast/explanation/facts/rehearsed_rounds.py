@@ -73,7 +73,7 @@ def started_before(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[PodRe
     def start(stack: ExitStack) -> list[PodRecord]:
         if is_played(snapshot):
             return _made(snapshot, steps_before(snapshot, goal), stack)
-        return list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=False), stack))
+        return list(rehearsed(snapshot, _others(snapshot, goal, is_whole=False), stack))
 
     with _holds_released(snapshot, start) as found:
         yield found
@@ -87,7 +87,7 @@ def started_in_round(snapshot: ClusterSnapshot, goal: Goal) -> Iterator[list[Pod
     def start(stack: ExitStack) -> list[PodRecord]:
         if is_played(snapshot):
             return _made(snapshot, steps_of_others(snapshot, goal), stack)
-        return list(_rehearsed(snapshot, _others(snapshot, goal, is_whole=True), stack))
+        return list(rehearsed(snapshot, _others(snapshot, goal, is_whole=True), stack))
 
     with _holds_released(snapshot, start) as found:
         yield found
@@ -102,7 +102,7 @@ def started(snapshot: ClusterSnapshot, without: Container[str]) -> Iterator[list
         if is_played(snapshot):
             return _made(snapshot, steps_of_all(snapshot, without), stack)
         pods = [pod for pod in _pending(snapshot) if pod.uid not in without]
-        return list(_rehearsed(snapshot, pods, stack))
+        return list(rehearsed(snapshot, pods, stack))
 
     with _holds_released(snapshot, start) as found:
         yield found
@@ -235,15 +235,20 @@ def _made(snapshot: ClusterSnapshot, steps: list[PlayedStep], stack: ExitStack) 
     return [pod for pod in found.values() if pod.row >= 0]
 
 
-def _rehearsed(
-    snapshot: ClusterSnapshot, pods: list[PodRecord], stack: ExitStack
+def rehearsed(
+    snapshot: ClusterSnapshot,
+    pods: list[PodRecord],
+    stack: ExitStack,
+    victims: list[PodRecord] | None = None,
 ) -> Iterator[PodRecord]:
+    """Places the pods one after the other until the stack is closed, where they fit or preempt others,
+    which are added to the victims; yields those that have a node then."""
     refused = set[int]()
     for pod in pods[:_MOST_TRIED]:
         if pod.cls.id in refused:
             continue
         those = stack.enter_context(placed(snapshot, [pod]))
-        if those or _preempts(snapshot, pod, stack):
+        if those or _preempts(snapshot, pod, stack, [] if victims is None else victims):
             yield pod
         elif pod.pinned_node is None:
             refused.add(pod.cls.id)
@@ -281,7 +286,9 @@ def _pending(snapshot: ClusterSnapshot) -> list[PodRecord]:
     return sorted(found, key=queue.sort_key)
 
 
-def _preempts(snapshot: ClusterSnapshot, pod: PodRecord, stack: ExitStack) -> bool:
+def _preempts(
+    snapshot: ClusterSnapshot, pod: PodRecord, stack: ExitStack, victims: list[PodRecord]
+) -> bool:
     """Places a pod without a feasible node where it preempts others, if it does."""
     scheduler, cluster = snapshot.scheduler, snapshot.cluster
     profile = profile_for(scheduler, pod)
@@ -296,6 +303,7 @@ def _preempts(snapshot: ClusterSnapshot, pod: PodRecord, stack: ExitStack) -> bo
     for decision in nomination.decisions:
         victim = cluster.pods.get(decision.pod.uid) if isinstance(decision, Preempt) else None
         if victim is not None and victim.row >= 0:
+            victims.append(victim)
             cluster.ledger.remove(victim)
     cluster.ledger.place(pod, row)
     return True

@@ -3,7 +3,8 @@ scheduler places them, step by step until nothing more happens.
 
 The controllers are those of a local cluster. They have the workload's own objects and pods only; its
 pods are placed by the scheduler of the snapshot, together with others that are tried before them, and
-end if it then reclaims them for other queues. A pod is ready once it has a node, and gone as soon as it
+end if it then reclaims them for other queues. If evictions count, they also preempt and reclaim. A pod
+is ready once it has a node, and gone as soon as it
 is deleted. Everything is undone in the end.
 """
 
@@ -23,6 +24,7 @@ from holdfast.explanation.facts.created_claims import (
 )
 from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.other_pods import Fitting
+from holdfast.explanation.facts.own_starts import evicting_start
 from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.explanation.facts.rehearsed_rounds import ended_holds, placed_among_others
 from holdfast.explanation.facts.replaced_pods import hold_deletion
@@ -83,6 +85,8 @@ _MORE_UNAVAILABLE = (1, 2, 4, 8)
 """By how much a higher `maxUnavailable` is tried where other pods take what all old ones free."""
 _MOST_RECLAIMS = 50
 """For how many pods of other queues own pods are reclaimed."""
+_MOST_EVICTING = 50
+"""How many own pods preempt or reclaim."""
 _SEED = 11
 """Other names than those of pods that a hypothetical cluster has made."""
 _UNKNOWN: Raw = {"metadata": {}}
@@ -233,13 +237,15 @@ def _owned(objects: SnapshotObjects, workload: Raw) -> tuple[list[Raw], list[Raw
     return owned, [raw for raw in pods if controller_of(raw).get("uid") in owners]
 
 
-def dry_run(snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange) -> Fitting:
-    """How many of the workload's pods get a node with the change. What follows from it for these pods
-    is left to the controllers. Its pods that terminate have ended, unless the change is to wait until
-    some time, or nothing is changed."""
+def dry_run(
+    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange, evicts: bool = False
+) -> Fitting:
+    """How many of the workload's pods get a node with the change; if it `evicts`, also by preempting or
+    reclaiming. What follows from it for these pods is left to the controllers. Its pods that terminate
+    have ended, unless the change is to wait until some time, or nothing is changed."""
     with ExitStack() as stack:
         stack.enter_context(at_time(snapshot, change.until))
-        return _DryRun(snapshot, parts, change, stack).result()
+        return _DryRun(snapshot, parts, change, stack, evicts).result()
 
 
 def unchanged_run(snapshot: ClusterSnapshot, parts: WorkloadParts) -> Fitting:
@@ -254,10 +260,14 @@ def edits_strategy(parts: WorkloadParts, change: ClusterChange) -> bool:
     return any(each.info is parts.info and "strategy" in _spec(each) for each in change.objects)
 
 
+def edits_template(parts: WorkloadParts, change: ClusterChange) -> bool:
+    """Whether the template of the workload is changed."""
+    return any(each.info is parts.info and "template" in _spec(each) for each in change.objects)
+
+
 def all_unavailable(parts: WorkloadParts, change: ClusterChange) -> ClusterChange:
     """A change of a Deployment's template, and all its old pods may end first."""
-    edits = [each for each in change.objects if each.info is DEPLOYMENT and "template" in _spec(each)]
-    if not edits or not parts.is_rolling:
+    if parts.info is not DEPLOYMENT or not edits_template(parts, change) or not parts.is_rolling:
         return change
     return change + ClusterChange((), (more_unavailable(parts, parts.replicas),))
 
@@ -265,9 +275,9 @@ def all_unavailable(parts: WorkloadParts, change: ClusterChange) -> ClusterChang
 def all_replaced(parts: WorkloadParts, change: ClusterChange) -> ClusterChange:
     """A change of a template, and no pod of another template is left: with some of these beside new
     ones, more pods may run than could once all are new."""
-    edits = [each for each in change.objects if each.info is parts.info and "template" in _spec(each)]
     strategy = (parts.workload["spec"].get("updateStrategy") or {}).get("type")
-    if not edits or parts.info is not _STATEFUL_SET or strategy == "OnDelete":
+    is_ordered = parts.info is _STATEFUL_SET and strategy != "OnDelete"
+    if not is_ordered or not edits_template(parts, change):
         return all_unavailable(parts, change)
     gone = [delete(POD, name, namespace) for namespace, name in map(_name, parts.pods)]
     return change + ClusterChange((), tuple(gone))
@@ -285,7 +295,7 @@ def more_unavailable(parts: WorkloadParts, count: int) -> ObjectChange:
 
 
 def least_unavailable(
-    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange
+    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange, evicts: bool = False
 ) -> tuple[int, Fitting] | None:
     """The least `maxUnavailable` above the present one with which all pods of a Deployment get a node,
     by bisection; None if none is enough."""
@@ -294,7 +304,7 @@ def least_unavailable(
 
     def with_count(count: int) -> Fitting:
         more = ClusterChange((), (more_unavailable(parts, count),))
-        return dry_run(snapshot, parts, change + more)
+        return dry_run(snapshot, parts, change + more, evicts)
 
     low, high = parts.bounds[1], parts.replicas
     best = with_count(high) if low < high else None
@@ -348,6 +358,7 @@ class _DryRun(WorkloadControllers):
         parts: WorkloadParts,
         change: ClusterChange,
         stack: ExitStack,
+        evicts: bool,
     ) -> None:
         """What is done to the snapshot is undone when the stack is closed."""
         clock = _StandingClock(snapshot.cluster.now or snapshot.now)
@@ -365,10 +376,12 @@ class _DryRun(WorkloadControllers):
         self._added = additions(snapshot, pending[0]) if pending else NONE
         self._begin(change)
         self._reclaims = _MOST_RECLAIMS
+        self._evicting = _MOST_EVICTING if evicts else 0
+        self._victims: list[PodRecord] = []
         self._created, self._most_created = 0, _MOST_CREATED * (parts.replicas + len(parts.pods) + 5)
         for _ in range(_STEPS):
             self._reconcile()
-            if not self._place() and not self._lose():
+            if not self._place() and not self._lose() and not self._evict():
                 break
 
     def _begin(self, change: ClusterChange) -> None:
@@ -494,20 +507,10 @@ class _DryRun(WorkloadControllers):
         """Places the pods that have a node now, and others that come first; whether some of its own
         were placed, or may be now."""
         snapshot = self._snapshot
-        queue, claims = snapshot.scheduler.queue, snapshot.cluster.claims
-        own = [
-            record
-            for raw in self._objects.scan("", "Pod")
-            if not _has_node(raw)
-            and (record := snapshot.cluster.pod(*_name(raw))) is not None
-            and record.row < 0
-            and not record.gates
-            and snapshot.scheduler.profile_of(record.scheduler) is not None
-        ]
+        claims, own = snapshot.cluster.claims, self._pending()
         if not own:
             return False
         names = {record.uid for record in own}
-        own.sort(key=queue.sort_key)
         with placed_among_others(snapshot, own) as (others, found):
             name = snapshot.cluster.nodes.name
             places = [(pod, name(pod.row), self._written(pod)) for pod in (*others, *found)]
@@ -531,6 +534,20 @@ class _DryRun(WorkloadControllers):
             self._reserve(claim, allocation, pod)
         self._apply(*used, *released)
         return bool(released) or any(pod.uid in names for pod, _, _ in places)
+
+    def _pending(self) -> list[PodRecord]:
+        """The own pods that the scheduler tries, in its order."""
+        snapshot = self._snapshot
+        own = [
+            record
+            for raw in self._objects.scan("", "Pod")
+            if not _has_node(raw)
+            and (record := snapshot.cluster.pod(*_name(raw))) is not None
+            and record.row < 0
+            and not record.gates
+            and snapshot.scheduler.profile_of(record.scheduler) is not None
+        ]
+        return sorted(own, key=snapshot.scheduler.queue.sort_key)
 
     def _reserve(self, claim: ResourceClaim, allocation: AllocationResult, pod: PodRecord) -> None:
         """Writes the allocation of a claim and reserves it for a pod that was placed."""
@@ -575,6 +592,30 @@ class _DryRun(WorkloadControllers):
             return True
         return False
 
+    def _evict(self) -> bool:
+        """Places the first own pod that preempts others, or reclaims what they have; whether one
+        does."""
+        tried = set[int]()
+        for pod in self._pending() if self._evicting else ():
+            if pod.cls.id in tried and pod.pinned_node is None:
+                continue
+            tried.add(pod.cls.id)
+            start = evicting_start(self._snapshot, Subject.of(pod))
+            if not start.nodes:
+                continue
+            self._evicting -= 1
+            key = pod_key(pod.namespace, pod.name)
+            for victim in start.victims:
+                if (own := pod_key(victim.namespace, victim.name)) in self._objects:
+                    self._objects.store.delete(own)
+                    continue
+                self._victims.append(victim)
+                self._apply(*ended_pod(self._snapshot, victim))
+            if (raw := self._objects.get(key)) is not None:
+                self._objects.store.update(key, _bound(raw, start.nodes[0], {}))
+            return True
+        return False
+
     def _written(self, pod: PodRecord) -> dict[str, str]:
         """The annotations with which the pod is bound."""
         cluster = self._snapshot.cluster
@@ -598,7 +639,8 @@ class _DryRun(WorkloadControllers):
         nodes = sorted({str(raw["spec"]["nodeName"]) for raw in new})
         count = sum(map(_has_node, pods))
         lost = max(0, self._parts.running - count)
-        return Fitting(min(len(new), total), total, nodes, len(running), count, lost)
+        started, victims = min(len(new), total), tuple(self._victims)
+        return Fitting(started, total, nodes, len(running), count, lost, victims)
 
     def _is_updated(self, top: Raw, pod: Raw) -> bool:
         """Whether the pod is as it should be: of the present template, unless its controller keeps it

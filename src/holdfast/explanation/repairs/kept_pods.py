@@ -33,15 +33,15 @@ _OWNERS = {kind: KINDS["apps/v1", kind] for kind in ("StatefulSet", "DaemonSet",
 
 
 def with_rollout(
-    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange
+    snapshot: ClusterSnapshot, parts: WorkloadParts, change: ClusterChange, evicts: bool = False
 ) -> tuple[ClusterChange, str, Fitting]:
     """The change with the least higher `maxUnavailable` with which the rolling update of a changed
     template, or one that is under way, comes to its end, if that is needed and enough; what that adds
-    to its text, and how many pods then start."""
-    fitting = dry_run(snapshot, parts, change)
+    to its text, and how many pods then start; if it `evicts`, also by preempting or reclaiming."""
+    fitting = dry_run(snapshot, parts, change, evicts)
     if fitting.is_all or (not parts.old and all_unavailable(parts, change) is change):
         return change, "", fitting
-    least = least_unavailable(snapshot, parts, change)
+    least = least_unavailable(snapshot, parts, change, evicts)
     if least is None:
         return change, "", fitting
     needed, fitting = least
