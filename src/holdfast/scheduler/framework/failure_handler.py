@@ -209,9 +209,10 @@ class FailureHandler:
         wakes_on = profile.wakes_on(plugins) if column is None else column.wakes_on_rejection(plugins)
         wakes_on |= self.awaited_devices((pod,))
         waiting = self._queue.reject(pod, key, wakes_on, now, next_scout)
-        self.set_condition(pod, message, now, condition)
-        for sibling in waiting:
-            self.set_condition(sibling, message, now, condition)
+        for rejected in (pod, *waiting):
+            if rejected.cls.claims:
+                self._cluster.claims.drop_left_consumer(rejected)
+            self.set_condition(rejected, message, now, condition)
 
     def handle_error(self, pod: PodRecord, message: str, plugins: Collection[str], now: float) -> None:
         """These plugins raised: the pod is tried again after a back-off."""

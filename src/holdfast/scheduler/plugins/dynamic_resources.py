@@ -188,11 +188,9 @@ class DynamicResources(ClusterPlugin):
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         """Deallocates a claim that keeps the pod from nodes and that nobody else uses. Nodes that the
-        pod could not use without it do not count. Reservations for the pod that an earlier scheduler
-        process left are removed."""
+        pod could not use without it do not count."""
         if not pod.cls.claims:
             return _NOTHING
-        self._claims.drop_left_consumer(pod)
         missed = trial.rows_with(NOT_AVAILABLE)
         if not missed.any():
             return _NOTHING

@@ -15,7 +15,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.objects import node, pod
+from harness.objects import in_queue, node, pod, queue
 from harness.world import World
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]}
@@ -65,4 +65,17 @@ def test_a_gang_that_is_not_placed_gives_up_a_claim_though_it_is_tried_in_dry_ru
     world.put(claiming_pod("g-1", "shared", **member), pod("g-2", cpu="4", **member))
     world.settle()
     assert (world.node_of("g-1"), world.node_of("g-2")) == ("", "")
+    assert consumers_of(world.objects["ResourceClaim", "shared"]) == ["runs"]
+
+
+def test_a_pod_that_its_queue_does_not_admit_gives_up_a_claim() -> None:
+    """An earlier leader reserved the claim for it and stopped before it bound it."""
+    claim = resource_claim(
+        "shared", request(), allocation=allocation("n1", "gpu-0"), reserved_for=["runs", "waits"]
+    )
+    world = World(node("n1"), device_class(), resource_slice("n1"), claim)
+    world.put(queue("full", capability={"cpu": "0"}))
+    waits = claiming_pod("waits", "shared", metadata={"annotations": in_queue("full")})
+    world.put(claiming_pod("runs", "shared", nodeName="n1"), waits)
+    assert world.message("waits") == "queue full would have more cpu than its capability"
     assert consumers_of(world.objects["ResourceClaim", "shared"]) == ["runs"]

@@ -19,6 +19,7 @@ from harness.claim_objects import (
 )
 from harness.objects import Raw, node, reservation
 from harness.world import World
+from holdfast.scheduler.cluster.decisions import Bind, Decision, HoldDevices, ReserveClaim
 
 
 def reserved(count: int = 2, **more: Any) -> list[Raw]:
@@ -76,6 +77,31 @@ def test_owners_get_the_devices_that_are_held() -> None:
     end(world, "p")
     assert devices_of(holders(world)[0]) == ["n1/gpu-0"]
     assert put(world, "other", app="x", count=2) == []
+
+
+def test_devices_are_given_up_before_any_pod_that_shares_the_claim_of_an_owner_gets_them() -> None:
+    """Binds are written at the same time: each may be the first that allocates the claim."""
+    world = World(*reserved(allocateOnce=False))
+    sharing = [claiming_pod(name, "shared", app=app) for name, app in (("p", "a"), ("q", "x"))]
+    world.put(resource_claim("shared", request("r", 2)))
+    before_binds: list[list[type]] = [[]]
+    decide = world.scheduler.round
+
+    def noted(now: float, *more: Any) -> list[Decision]:
+        decisions = decide(now, *more)
+        for decision in decisions:
+            if isinstance(decision, Bind):
+                before_binds.append([])
+            else:
+                before_binds[-1].append(type(decision))
+        return decisions
+
+    world.scheduler.round = noted  # type: ignore[method-assign]
+    world.put(*sharing)
+    assert [world.node_of(name) for name in ("p", "q")] == ["n1", "n1"]
+    assert len(before_binds) == 3
+    for writes in before_binds[:-1]:
+        assert writes.index(HoldDevices) < writes.index(ReserveClaim)
 
 
 def test_an_owner_gets_the_rest_from_the_node() -> None:

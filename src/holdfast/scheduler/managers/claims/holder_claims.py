@@ -99,8 +99,11 @@ class HolderClaims(ClaimReservations):
                 self._outdated_holders[key] = None
                 continue
             rest = self._rest_of(key, holder, written=True)
-            written = self._holds_decided.get(key, claim.status.allocation)
-            if not has_devices(written, rest):
+            seen = claim.status.allocation
+            decided = self._holds_decided.get(key, seen)
+            # Of pods that share a claim, each may be the first to be bound: what was decided for
+            # another one is perhaps not written yet.
+            if not has_devices(decided, rest) or (before_bind and not has_devices(seen, rest)):
                 self._holds_decided[key] = rest
                 decisions.append(HoldDevices(claim_ref(claim), rest, before_bind))
         return decisions
