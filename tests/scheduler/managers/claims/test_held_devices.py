@@ -84,20 +84,22 @@ def test_devices_are_given_up_before_any_pod_that_shares_the_claim_of_an_owner_g
     world = World(*reserved(allocateOnce=False))
     sharing = [claiming_pod(name, "shared", app=app) for name, app in (("p", "a"), ("q", "x"))]
     world.put(resource_claim("shared", request("r", 2)))
-    before_binds: list[list[type]] = [[]]
+    decided: list[Decision] = []
     decide = world.scheduler.round
 
-    def noted(now: float, *more: Any) -> list[Decision]:
-        decisions = decide(now, *more)
-        for decision in decisions:
-            if isinstance(decision, Bind):
-                before_binds.append([])
-            else:
-                before_binds[-1].append(type(decision))
+    def noted(*args: Any, **more: Any) -> list[Decision]:
+        decisions = decide(*args, **more)
+        decided.extend(decisions)
         return decisions
 
     world.scheduler.round = noted  # type: ignore[method-assign]
     world.put(*sharing)
+    before_binds: list[list[type]] = [[]]
+    for decision in decided:
+        if isinstance(decision, Bind):
+            before_binds.append([])
+        else:
+            before_binds[-1].append(type(decision))
     assert [world.node_of(name) for name in ("p", "q")] == ["n1", "n1"]
     assert len(before_binds) == 3
     for writes in before_binds[:-1]:
