@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from harness.followed_advice import Situation
-from harness.objects import Raw, gang, node, pod, pod_group
+from harness.objects import Raw, gang, node, pod, pod_group, reservation
 
 STARVING = 51 * 3600.0 + 60
 """Two days are the threshold, and there are holds for three hours then."""
@@ -17,13 +17,14 @@ LOST = "the starvation hold of a pod ends if another one takes its place: defaul
 END_X1 = "end pod default/x1 (priority 0) on n1; then it fits n1"
 
 
-def made_of(kind: str, cpu: str) -> Raw:
+def made_of(kind: str, cpu: str, count: int = 1) -> Raw:
     template: Raw = {"metadata": {"labels": {"app": "big"}}, "spec": pod("big", cpu)["spec"]}
     spec: Raw = {"template": template}
     if kind == "Job":
         template["spec"]["restartPolicy"] = "Never"
+        spec |= {"parallelism": count, "completions": count}
     else:
-        spec |= {"replicas": 1, "selector": {"matchLabels": {"app": "big"}}}
+        spec |= {"replicas": count, "selector": {"matchLabels": {"app": "big"}}}
     metadata = {"name": "big", "annotations": {"sim.holdfast.io/at": "1s"}}
     version = "batch/v1" if kind == "Job" else "apps/v1"
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
@@ -119,3 +120,30 @@ def test_pods_end_once_the_smaller_ones_exist() -> None:
     assert "and end 2 pods default/x1, default/x2" in only.text
     nodes = situation.followed(only)
     assert all(nodes[f"big-{at}"] == "n1" for at in range(3)), nodes
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "Job"])
+@pytest.mark.parametrize("more", [[], [pod_group("g", 1), *gang("g", 1, 20)]], ids=["", "and a gang"])
+def test_a_pod_that_waits_longer_takes_what_a_reservation_for_one_pod_releases(
+    kind: str, more: list[Raw]
+) -> None:
+    """Of two pods of 2 cpu, the first one would use the reservation of 3 cpu."""
+    once = reservation("r", 3, app="big", allocateOnce=True)
+    there = [node("n1", 8), pod("x", 4), once]
+    situation = Situation(*there, made_of(kind, "5", 2), pod("other", 2, at="20s"), *more)
+    (only,) = situation.report(kind, "big").advice
+    assert only.text.startswith("request at most 4 cpu instead of 5, in the template of ")
+    assert only.text.endswith("; then 1 of 2 pods fits: n1")
+    nodes = situation.followed(only)
+    assert [nodes[each] for each in nodes if each.startswith("big") and nodes[each]] == ["n1"]
+
+
+def test_pods_of_a_workload_share_a_reservation_that_a_pod_waits_beside() -> None:
+    shared = reservation("r", 3, app="big", allocateOnce=False)
+    there = [node("n1", 8), pod("x", 4), shared]
+    situation = Situation(*there, made_of("Deployment", "5", 2), pod("other", 2, at="20s"))
+    (only,) = situation.report("Deployment", "big").advice
+    assert only.text.startswith("request at most 2 cpu instead of 5, in the template of ")
+    assert only.text.endswith("; then both pods fit: n1")
+    nodes = situation.followed(only)
+    assert [nodes[each] for each in nodes if each.startswith("big")] == ["n1", "n1"]

@@ -8,6 +8,7 @@ it fits, or preempts.
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 
 from holdfast.explanation.facts.played_rounds import (
     PlayedPlacement,
@@ -137,16 +138,23 @@ def placed_among_others(
 ) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
     """Places these pods of one workload, which are in the order of the scheduling queue, and others
     that are tried before some of them, until the end of the block; yields the others and those of the
-    own that were placed. Of several queues, the one with the smallest part of its share is next each
-    time, so others come between them."""
-    queues = snapshot.cluster.jobs.queues
+    own that were placed. Others come between them that were created meanwhile; of several queues, the
+    one with the smallest part of its share is next each time."""
+    queues, first, last = snapshot.cluster.jobs.queues, Subject.of(own[0]), Subject.of(own[-1])
     waiting = (pod for pod in snapshot.scheduler.queue.waiting(with_jobs=True) if pod.row < 0)
-    if len({queues.of(pod) for pod in (*own, *waiting)} & queues.known.keys()) < 2:
-        first = Subject.of(own[0])
-        with started_before(snapshot, first) as others, placed(snapshot, own, backfilled=True) as found:
-            yield others, found
+    is_one_queue = len({queues.of(pod) for pod in (*own, *waiting)} & queues.known.keys()) < 2
+    uids, comes_before = {pod.uid for pod in own}, snapshot.scheduler.queue.comes_before
+    rivals = _others(snapshot, last, is_whole=False) if own[1:] else []
+    rivals = [pod for pod in rivals if pod.uid not in uids]
+    is_first = all(comes_before(pod, own[0]) for pod in rivals)
+    if is_one_queue and is_first:
+        with started_before(snapshot, first) as found, placed(snapshot, own, backfilled=True) as those:
+            yield found, those
         return
-    uids = {pod.uid for pod in own}
+    if is_one_queue and not is_played(snapshot):
+        with _placed_in_order(snapshot, own, rivals) as started:
+            yield started
+        return
     steps = [each for each in steps_of_all(snapshot) if not _preempts_for(each, uids)]
     with ExitStack() as stack:
         made = _made(snapshot, steps, stack)
@@ -158,6 +166,29 @@ def placed_among_others(
     with ExitStack() as stack:
         others = _made(snapshot, before, stack)
         yield others, stack.enter_context(placed(snapshot, own, backfilled=True))
+
+
+@contextmanager
+def _placed_in_order(
+    snapshot: ClusterSnapshot, own: list[PodRecord], others: list[PodRecord]
+) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
+    """Places these pods and others one after the other, until the end of the block."""
+    pods = sorted((*own, *others[:_MOST_TRIED]), key=snapshot.scheduler.queue.sort_key)
+    uids = {pod.uid for pod in own}
+
+    def start(stack: ExitStack) -> list[PodRecord]:
+        found = list[PodRecord]()
+        for is_own, those in groupby(pods, lambda pod: pod.uid in uids):
+            if is_own:
+                stack.enter_context(placed(snapshot, those))
+            else:
+                found += rehearsed(snapshot, list(those), stack)
+        return found
+
+    with _holds_released(snapshot, start) as found:
+        left = [pod for pod in own if pod.row < 0]
+        with placed(snapshot, left, backfilled=True):
+            yield found, [pod for pod in own if pod.row >= 0]
 
 
 def _may_come_before(snapshot: ClusterSnapshot, own: list[PodRecord]) -> list[PlayedStep]:
