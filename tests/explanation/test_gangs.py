@@ -23,7 +23,9 @@ from explanation.test_situations import (
     using,
     world_of,
 )
-from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
+from harness.followed_advice import Situation
+from harness.objects import Raw, core_group, gang, node, pod, pod_group, queue, reservation
+from harness.scenarios import actions
 from harness.world import START
 from holdfast.api.kinds import KINDS
 from holdfast.explanation.explainer import explain
@@ -384,6 +386,30 @@ def test_changes_of_several_kinds_of_members_name_them() -> None:
     report = of_group(N1, in_default(pod_group("g", 3)), *pods)
     texts = [each.text for each in report.advice]
     assert any("default/q, default/r: request at most" in each for each in texts), texts
+
+
+def test_members_that_wait_are_given_one_size() -> None:
+    """What fits one of them beside the holds of another gang is too large for both."""
+
+    def running(name: str, node_name: str, hours: int) -> Raw:
+        where = {"kubernetes.io/hostname": node_name}
+        estimate = {"holdfast.io/run-estimate": f"{hours}h"}
+        return pod(name, 5, nodeSelector=where, annotations=estimate, runs_for=f"{hours}h")
+
+    config = actions(
+        starvingJobTimeThreshold="5m", reservedNodePercent=100, hold="amount", backfill="conservative"
+    )
+    there = [node("n1", 8), node("n2", 8), running("x1", "n1", 2), running("x2", "n2", 3)]
+    holding = [pod_group("t", 2, at="1s"), *gang("t", 2, 6, at="1s")]
+    waiting = [pod_group("u", 2, at="330s"), *gang("u", 2, 3, at="330s")]
+    situation = Situation(*there, *holding, *waiting, at=360, config=config)
+    (only,) = situation.report("PodGroup", "u").advice
+    assert only.text.startswith(
+        "request at most 1 cpu instead of 3, in each of 2 pods (u-0, u-1) and wait"
+    )
+    assert only.text.count("request") == 1
+    nodes = situation.followed(only, later=2 * 3600.0)
+    assert (nodes["u-0"], nodes["u-1"]) == ("n1", "n1")
 
 
 def test_there_is_advice_or_nothing_helps_but_not_both() -> None:

@@ -30,13 +30,14 @@ _BETWEEN = 20.0
 
 
 class Situation:
-    def __init__(self, *objects: Raw, at: float = 60.0) -> None:
+    def __init__(self, *objects: Raw, at: float = 60.0, config: Raw | None = None) -> None:
         self._objects, self._at = objects, at
+        self._factory = SchedulerFactory.of(config)
 
     def report(self, kind: str, name: str) -> Report:
         simulation = self._simulated()
         known = [copy.deepcopy(raw) for raw in simulation.world.objects.all()]
-        snapshot = ClusterSnapshot(SchedulerFactory.of().scheduler(), simulation.world.clock.epoch())
+        snapshot = ClusterSnapshot(self._factory.scheduler(), simulation.world.clock.epoch())
         for watched in WATCHED:
             of_kind = (watched.info.api_version, watched.info.kind)
             read = [raw for raw in known if (raw["apiVersion"], raw["kind"]) == of_kind]
@@ -65,7 +66,7 @@ class Situation:
 
     def _simulated(self) -> Simulation:
         made = [Document("test", at, at, copy.deepcopy(raw)) for at, raw in enumerate(self._objects, 1)]
-        simulation = Simulation(read_scenario(made), SchedulerFactory.of())
+        simulation = Simulation(read_scenario(made), self._factory)
         simulation.begin()
         simulation.play(self._at)
         return simulation
@@ -77,7 +78,9 @@ def _has_ended(raw: Raw) -> bool:
 
 def _make(simulation: Simulation, change: Raw) -> None:
     """Makes one change as a user does: what the API server does not let change is deleted and created
-    again."""
+    again. What is waited for ends by itself."""
+    if change["operation"] == "end":
+        return
     if change["operation"] == "create":
         simulation.take(Create(copy.deepcopy(change["object"])))
         return

@@ -349,7 +349,8 @@ class Advisor:
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
-        helpful = Repair(text, change, max(each.cost for each in repairs))
+        parts = repairs if len(repairs) > 1 else ()
+        helpful = Repair(text, change, max(each.cost for each in repairs), parts=parts)
         if is_single:
             last = repairs[-1]
             helpful = helpful._replace(sizes=last.sizes, limits=last.limits)

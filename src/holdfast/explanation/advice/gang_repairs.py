@@ -22,7 +22,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import FITS
 from holdfast.scheduler.jobs import Job, JobName
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _STEPS = 4
@@ -89,11 +89,10 @@ def _continued(
     change; None if too little would be left."""
     found = list(made)
     for each in step:
-        keys = [change.name for change in each.change.objects]
         same = [
             at
             for at, other in enumerate(found)
-            if other.sizes and each.sizes and [c.name for c in other.change.objects] == keys
+            if other.sizes and each.sizes and _edited(other) == _edited(each)
         ]
         if not same:
             found.append(each)
@@ -106,6 +105,11 @@ def _continued(
             return None
         found[same[0]] = both
     return found
+
+
+def _edited(smaller: Repair) -> list[str]:
+    """The objects that are edited. Only the first one of several changes ends the holds of pods."""
+    return [each.name for each in smaller.change.objects if each.operation == PATCH]
 
 
 def consider_all_smaller(

@@ -42,6 +42,8 @@ class Repair(NamedTuple):
     """The requests that it changes, if they must be exactly these."""
     limits: Sizes = MappingProxyType({})
     """The limits that it changes, if it changes nothing else."""
+    parts: tuple["Repair", ...] = ()
+    """Several changes of which it was made, in their order."""
 
     @property
     def resized(self) -> Sizes:

@@ -6,7 +6,7 @@ explained beside the members that did.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from holdfast.api.similar_names import did_you_mean
@@ -230,7 +230,7 @@ def _consider_each(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
     alone = needing_one(snapshot, job)
     if alone is None:
         return
-    options: list[list[Repair]] = []
+    options: list[list[list[Repair]]] = []
     with applied(snapshot, _objects([*before, alone])):
         members = snapshot.cluster.jobs.known[job.name].waiting()
         for pod in first_of_each_class(sorted(members, key=member_order))[:_MOST_CLASSES]:
@@ -242,13 +242,13 @@ def _consider_each(snapshot: ClusterSnapshot, job: Job, before: list[Repair], ad
             if placing.message:
                 explain_no_node(snapshot, pod, placing, sub, Report("", "", ""))
             if sub.helpful:
-                options.append(sub.helpful[:_OPTIONS])
+                options.append([list(each.parts or (each,)) for each in sub.helpful[:_OPTIONS]])
     if not options:
         return
     for made in islice(product(*options), _COMBINATIONS):
-        if advisor.propose(*before, *made):
+        if advisor.propose(*before, *chain.from_iterable(made)):
             return
-    first = [*before, *(each[0] for each in options)]
+    first = [*before, *chain.from_iterable(each[0] for each in options)]
     consider_steps(snapshot, job, advisor, first)
     if not advisor.is_harmless:
         consider_all_smaller(snapshot, job, advisor, first)

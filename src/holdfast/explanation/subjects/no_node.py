@@ -281,7 +281,8 @@ def _consider_pending_reservations(
                 nodes = starts_on(snapshot, Subject.of(own))
             body = {"status": {"phase": "Available", "nodeName": nodes[0]}}
             then = ClusterChange((), (patch(RESERVATION, raw, body, follows=True),))
-            advisor.propose(each._replace(text=f"{of}: {each.text}", change=each.change + then))
+            change = each.change + then
+            advisor.propose(each._replace(text=f"{of}: {each.text}", change=change, parts=()))
 
 
 def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:
