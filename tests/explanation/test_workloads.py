@@ -557,11 +557,13 @@ def test_several_pods_of_a_deployment_end_only_if_it_is_smaller() -> None:
     (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
     names = ", ".join(f"default/web-1-{at}" for at in range(4))
     assert advice.text.startswith(
-        f"end 4 pods {names} (priority 0) on n1, and scale Deployment web down, which would create "
+        f"end 4 pods {names} (priority 0) on n1 by scaling Deployment web down, which would create "
         "them again in the capacity that each frees (kubectl scale deployment web --replicas=8, after "
     )
-    last = advice.change["objects"][-1]
+    *marks, last = advice.change["objects"]
     assert (last["kind"], last["patch"]) == ("Deployment", {"spec": {"replicas": 8}})
+    assert [each["name"] for each in marks] == [raw["metadata"]["name"] for raw in ours]
+    assert [each["operation"] for each in advice.change["then"]] == ["delete"] * 4
 
 
 def test_one_pod_that_ends_frees_all_at_once() -> None:

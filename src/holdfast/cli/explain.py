@@ -155,7 +155,8 @@ def explain(
         raw = find(cluster, wanted.infos, name, where) or found
         await _add_deployment(server, cluster, raw)
         unwatched = await _unwatched(server)
-        cluster.forecast = SnapshotForecast(cluster, setup, [*chain.from_iterable(unwatched.values())])
+        cluster.unwatched = [*chain.from_iterable(unwatched.values())]
+        cluster.forecast = SnapshotForecast(cluster, setup, cluster.unwatched)
         if RUNTIME_CLASS in unwatched:
             classes = {("", each["metadata"]["name"]): each for each in unwatched[RUNTIME_CLASS]}
             cluster.objects[RUNTIME_CLASS.api_version, RUNTIME_CLASS.kind] = classes

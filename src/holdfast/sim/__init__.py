@@ -6,7 +6,7 @@
     document_fields                decoding of the simulation's own documents
     garbage                        keeps Python's collector from looking at what stays
     clock                          virtual time
-    simulated_cluster, workloads   the simulated cluster, its invariants; its workload controllers
+    simulated_cluster              the simulated cluster, and its invariants
     action_runner, simulation      carries a scenario's actions out; the loop; a run as JSON
     node_usage, reservation_lives  what pods request of nodes, what reservations hold
     run_history                    what a report shows over time

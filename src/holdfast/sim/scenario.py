@@ -40,7 +40,7 @@ from holdfast.sim.scenario_actions import (
 )
 from holdfast.sim.scenario_objects import ScenarioObject, made_uid, owner_key
 from holdfast.sim.skipped_kinds import counted, is_skipped
-from holdfast.sim.workloads import makes_pods
+from holdfast.snapshot.dump_workloads import makes_pods
 from holdfast.snapshot.manifests import InvalidInput
 from holdfast.snapshot.snapshot_header import SNAPSHOT, is_header, read_header
 

@@ -34,7 +34,7 @@ from holdfast.sim.clock import START
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.run_history import RunHistory
 from holdfast.sim.summary import RunFigures
-from holdfast.sim.workloads import ScenarioWorkloads
+from holdfast.snapshot.dump_workloads import ScenarioWorkloads
 
 _KNOWN = frozenset((info.group, info.kind) for info in KINDS.values())
 

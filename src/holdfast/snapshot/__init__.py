@@ -13,6 +13,7 @@ fed them and is only queried.
     reader            reads a cluster: the raw objects, or a scheduler that was fed them
     cluster_snapshot  ClusterSnapshot: the objects and the scheduler; amounts of resources per node
     cluster_changes   changes of objects, tried on a snapshot and undone
+    dump_workloads    the workload controllers, for objects that may lack what these need
     played_cluster    PlayedCluster: the scheduler and the components of a local cluster, on objects at
                       one moment
 

@@ -121,8 +121,13 @@ class ClusterChange:
             self.actions + other.actions, self.objects + other.objects, max(times, default=None)
         )
 
+    @property
+    def parts(self) -> list[ObjectChange]:
+        """What a user applies, one after the other, and what follows."""
+        return _edits_together([part for each in self.objects for part in each.split()])
+
     def data(self) -> Raw:
-        parts = _edits_together([part for each in self.objects for part in each.split()])
+        parts = self.parts
         found: dict[str, Any] = {
             "actions": list(self.actions),
             "objects": [each.data() for each in parts if not each.follows],

@@ -81,6 +81,8 @@ class ClusterSnapshot:
     """Of a hypothetical cluster, its objects before manifests were applied."""
     plugin_objects: list[Raw] = field(default_factory=list)
     """Objects of kinds that only plugins read."""
+    unwatched: list[Raw] = field(default_factory=list)
+    """Objects of kinds that schedulers do not read: what creates pods, and what that depends on."""
     memo: dict[Hashable, Any] = field(default_factory=dict)
     """Answers about the objects as they are at the moment: while changes of them are tried there is
     another one."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice, permutations
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -25,6 +26,12 @@ from holdfast.explanation.advice.forecast_waits import (
 )
 from holdfast.explanation.facts.created_claims import created_pods
 from holdfast.explanation.facts.expected_plans import all_planned
+from holdfast.explanation.facts.followed_changes import (
+    ExpectedOutcome,
+    UserStep,
+    first_order_that_holds,
+    others_compete,
+)
 from holdfast.explanation.facts.other_pods import (
     Fitting,
     replicas_that_start,
@@ -59,10 +66,11 @@ from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs.kept_pods import with_deletions, with_rollout
 from holdfast.explanation.repairs.pod_sizes import Sizes
 from holdfast.explanation.repairs.repair import EVICT, Repair, edits_migration
-from holdfast.explanation.repairs.smaller_workloads import replacements_text
+from holdfast.explanation.repairs.smaller_workloads import marks_pod, replacements_text, scales_workload
 from holdfast.explanation.report import END_PODS, Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.kube.object_client import Raw
+from holdfast.local.store.objects import Key
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import (
     CREATE,
@@ -77,6 +85,8 @@ from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, ForecastSta
 
 MOST_ADVICE = 5
 _MOST_PARTIAL = 2
+_MOST_ORDERS = 6
+"""Orders of changes that are tried: all of three."""
 _NODES = 3
 
 Actions = tuple[str, ...]
@@ -194,7 +204,8 @@ class Advisor:
         before."""
         self.waits_for_all = False
         """Whether waiting is for all pods of the workload, while the forecast is of one."""
-        self._tried: set[str] = set()
+        self._tried: dict[str, str] = {}
+        """By the text of changes, that with which they are advised: their order may differ."""
         self._given: set[Actions] = set()
         """The kinds of change that are advised already."""
 
@@ -296,17 +307,13 @@ class Advisor:
                     return False
                 self.never_starts |= found.time is None and self._fits_after(repairs[0].change)
                 return self.propose_forecast(found)
-        several = sum(any(map(edits_pod, each.change.objects)) for each in repairs) > 1
         steps = _ends_after_edits(repairs)
-        texts = [f"{self._whose(each, several)}{each.text}" for each in steps]
-        change = sum((each.change for each in steps), ClusterChange())
-        change = replace(change, actions=actions_of(*repairs))
-        text = _with_places(steps, texts)  # the same change of other members is another one
+        text, change = self._described(repairs, steps)
         if text in self._tried:
-            return text in self._found
-        self._tried.add(text)
+            return self._tried[text] in self._found
+        self._tried[text] = text
         start, fitting = self._tried_with(change, evicts)
-        nodes = start.nodes
+        nodes, expected = start.nodes, fitting
         made, deleted = self._with_deletions(change)
         if nodes and self._parts is not None:
             evicts |= start.evicts
@@ -324,7 +331,17 @@ class Advisor:
             if more and END_OLD_PODS in self.actions:
                 nodes = []  # that is enough without the change
             deleted += more
+            expected = fitting
             fitting = fitting if fitting.total > 1 or is_old or is_done else None
+        if nodes and self._depends_on_order(made):
+            order = self._order_that_holds(steps, expected, evicts)
+            if not order:
+                nodes = []
+            elif order != steps:
+                tried = text
+                text, change = self._described(repairs, order)
+                made, deleted = self._made(change, evicts)
+                self._tried[tried] = text
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
@@ -358,12 +375,82 @@ class Advisor:
         self._found[text] = ranked
         return True
 
+    def _described(
+        self, repairs: tuple[Repair, ...], steps: tuple[Repair, ...]
+    ) -> tuple[str, ClusterChange]:
+        """The text and the change of the repairs, in the order of the steps."""
+        several = sum(any(map(edits_pod, each.change.objects)) for each in repairs) > 1
+        texts = [f"{self._whose(each, several)}{each.text}" for each in steps]
+        change = sum((each.change for each in steps), ClusterChange())
+        change = replace(change, actions=actions_of(*repairs))
+        return _with_places(steps, texts), change  # the same change of other members is another one
+
+    def _made(self, change: ClusterChange, evicts: bool) -> tuple[ClusterChange, str]:
+        """The change with what it needs besides, and what that adds to its text."""
+        made, text = self._with_deletions(change)
+        if self._parts is None:
+            return made, text
+        made, more, _ = with_rollout(self.snapshot, self._parts, made, evicts)
+        return made, f"{text}{more}"
+
+    # One change after the other
+
+    def _depends_on_order(self, change: ClusterChange) -> bool:
+        """Whether what comes of the change may depend on the order of its steps, or on what others do
+        with the capacity of pods that end."""
+        if self._are_new or self.snapshot.is_hypothetical:
+            return False
+        parts = [each for each in change.parts if not each.follows]
+        if len(parts) < 2 and END_PODS not in change.actions:
+            return False
+        return self._others_compete or any(map(scales_workload, parts))
+
+    @cached_property
+    def _others_compete(self) -> bool:
+        return others_compete(self.snapshot, self.goal)
+
+    def _order_that_holds(
+        self, steps: tuple[Repair, ...], fitting: Fitting | None, evicts: bool
+    ) -> tuple[Repair, ...]:
+        """The first order in which a user can make the changes one after the other; as they are if that
+        is not known, and empty if there is none."""
+        if any(each.change.until is not None and not each.change.objects for each in steps):
+            return steps
+        orders = list(_orders(steps))
+        made = (self._user_steps(each, evicts) for each in orders)
+        at = first_order_that_holds(self.snapshot, self.goal, made, self._expectation(fitting))
+        return orders[at] if at >= 0 else ()
+
+    def _user_steps(self, steps: tuple[Repair, ...], evicts: bool) -> list[UserStep]:
+        change = sum((each.change for each in steps), ClusterChange())
+        made, _ = self._made(change, evicts)
+        waits = [
+            (part, each.change.until)
+            for each in steps
+            if each.change.until is not None
+            for part in each.change.objects
+        ]
+        return [
+            UserStep(part, next((until for known, until in waits if known == part), None))
+            for part in made.parts
+            if not part.follows or (part.info is POD and part.operation == DELETE)
+        ]
+
+    def _expectation(self, fitting: Fitting | None) -> ExpectedOutcome:
+        if fitting is None:
+            return ExpectedOutcome()
+        if self._parts is None:
+            return ExpectedOutcome(tuple(self._siblings), fitting.running)
+        metadata, info = self._parts.workload["metadata"], self._parts.info
+        top = Key(info.group, info.kind, metadata.get("namespace") or "", metadata["name"])
+        return ExpectedOutcome((), fitting.running, fitting.updated, top)
+
     def _harm(self, change: ClusterChange, victims: Iterable[PodRecord]) -> tuple[int, int]:
         """The highest priority of the pods that end, and how many these are."""
         known = self.snapshot.cluster.pod
         deleted = [each for each in change.objects if each.info is POD and each.operation == DELETE]
-        ended = [known(each.namespace, each.name) for each in deleted if not each.follows]
-        pods = [*victims, *(each for each in ended if each is not None)]
+        ended = [known(each.namespace, each.name) for each in deleted]
+        pods = [*victims, *(each for each in ended if each is not None and each.row >= 0)]
         return max((each.cls.priority for each in pods), default=0), len(pods)
 
     def _result(self, fitting: Fitting, change: ClusterChange) -> str:
@@ -700,6 +787,24 @@ def _ends_after_edits(repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
     return (*first, *ends, *repairs[last:])
 
 
+def _orders(steps: tuple[Repair, ...]) -> Iterator[tuple[Repair, ...]]:
+    """Orders in which the changes can be made, first as they are. Of one object, the second change was
+    made on top of the first one: these stay together."""
+    yield steps
+    groups: list[tuple[set[tuple[str, str, str]], tuple[Repair, ...]]] = []
+    for each in steps:
+        names = {(part.info.kind, part.namespace, part.name) for part in each.change.objects}
+        found: tuple[Repair, ...] = (each,)
+        for group in [group for group in groups if not names.isdisjoint(group[0])]:
+            groups.remove(group)
+            names, found = names | group[0], (*group[1], *found)
+        groups.append((names, found))
+    for order in islice(permutations(made for _, made in groups), _MOST_ORDERS):
+        flat = tuple(chain.from_iterable(order))
+        if flat != steps:
+            yield flat
+
+
 def actions_of(*repairs: Repair) -> Actions:
     return tuple(action for each in repairs for action in each.change.actions)
 
@@ -727,4 +832,5 @@ def _members_text(change: ClusterChange, text: str) -> str:
 
 
 def edits_pod(change: ObjectChange) -> bool:
-    return change.info is POD and change.operation == PATCH and "status" not in change.body
+    is_edit = change.info is POD and change.operation == PATCH and "status" not in change.body
+    return is_edit and not marks_pod(change)

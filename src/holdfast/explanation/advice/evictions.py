@@ -141,25 +141,29 @@ def end_of(
     """The pods are gone. Those that are being deleted already need no one to end them, unless they are
     overdue. Several that their workload creates again need a smaller workload, and so does one whose
     replacement would be tried before the pod for which it ends."""
-    ended = [change for each in victims for change in ended_pod(snapshot, each)]
     overdue = [each for each in victims if is_overdue(snapshot, each)]
     ending = [each for each in victims if each.cls.terminating and each not in overdue]
     others = [each for each in victims if not each.cls.terminating]
-    texts = []
+    texts, smaller = [], SmallerWorkloads()
     if others:
         highest = max(each.cls.priority for each in others)
         is_first = pod is not None and highest > pod.cls.priority
         many = len(others) > 1 or is_first
-        smaller = smaller_workloads(snapshot, others) if many else SmallerWorkloads()
+        smaller = smaller_workloads(snapshot, others) if many else smaller
+        others.sort(key=lambda each: each.uid not in smaller.pods)
         texts.append(f"end {named_pods(others)} (priority {highest}){where}{smaller.text}")
-        ended += smaller.changes
     if overdue:
         texts.append(f"{removal_text(snapshot, overdue)}{where}")
     if ending:
         texts.append(
             f"wait until {named_pods(ending)} {plural(len(ending), 'has', 'have')} terminated{where}"
         )
-    return repair(" and ".join(texts), END_PODS, [*ended, *then], EVICT)
+    ended = [
+        change._replace(follows=True) if each.uid in smaller.pods else change
+        for each in victims
+        for change in ended_pod(snapshot, each)
+    ]
+    return repair(" and ".join(texts), END_PODS, [*smaller.changes, *ended, *then], EVICT)
 
 
 def budget_facts(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[str]:

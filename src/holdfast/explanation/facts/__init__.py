@@ -9,6 +9,7 @@ device_taint_rules     DeviceTaintRules that keep claims from devices
 device_values          values of devices that a selector can ask for
 expected_ends          when pods and reservations should end
 expected_plans         nodes for reservations that start later and have none yet
+followed_changes       what comes of changes that a user makes one after the other
 hardware               devices and volume attachments
 holders                reservations and holds of others, and whom they are for
 ignored_annotations    policies and hints of a pod that the scheduler ignores

@@ -168,7 +168,7 @@ def _play(snapshot: ClusterSnapshot, goal: Goal, with_reclaim: bool) -> Play:
     return rounds.result()
 
 
-class _Copy(PlayedCluster):
+class SnapshotCopy(PlayedCluster):
     """A copy of objects of the snapshot, and a scheduler with these actions."""
 
     def __init__(self, snapshot: ClusterSnapshot, actions: Iterable[ActionConfig]) -> None:
@@ -199,7 +199,7 @@ class _Copy(PlayedCluster):
 
     def feed(self, event: Event) -> None:
         self.fed = True
-        self.scheduler.feed(event, self.time if self._seen_at is None else self._seen_at)
+        self.scheduler.feed(event, self.clock.epoch() if self._seen_at is None else self._seen_at)
 
     def adopt_pod(self, key: Key, raw: Raw) -> None:
         """Pods that are terminating already are gone only after their grace period."""
@@ -212,20 +212,20 @@ class _Copy(PlayedCluster):
         """Nobody reads Events."""
 
 
-class _Placing(_Copy):
+class _Placing(SnapshotCopy):
     """A round that does not evict for pods that it could not place: no more is placed in that round."""
 
     def __init__(self, snapshot: ClusterSnapshot, without: Container[str]) -> None:
         actions = snapshot.scheduler.configuration.actions
         super().__init__(snapshot, (each for each in actions if each.name in _PLACING))
-        objects = _objects(snapshot, None)
+        objects = objects_of(snapshot)
         self.load(raw for raw in objects if raw["metadata"]["uid"] not in without)
 
     def decide(self) -> list[Decision]:
         return self.scheduler.round(self.clock.epoch())
 
 
-class _Rounds(_Copy):
+class _Rounds(SnapshotCopy):
     """The rounds of the scheduler until the pod or gang has started."""
 
     def __init__(
@@ -240,7 +240,7 @@ class _Rounds(_Copy):
         more = (ActionConfig(Reclaim.name, {}),) if with_reclaim else ()
         super().__init__(snapshot, (*snapshot.scheduler.configuration.actions, *more))
         self._goal = goal
-        self.load(_objects(snapshot, goal))
+        self.load(objects_of(snapshot, goal))
         self._job = self._own_job()
         self._was_ready = self._job is not None and self._job.is_ready
         self._steps: list[PlayedStep] = []
@@ -403,7 +403,7 @@ class _Rounds(_Copy):
         return next((pod for pod in cluster.pods.values() if str(pod.ref) == name), None)
 
 
-def _objects(snapshot: ClusterSnapshot, goal: Goal | None) -> Iterator[Raw]:
+def objects_of(snapshot: ClusterSnapshot, goal: Goal | None = None) -> Iterator[Raw]:
     """The objects without the other pending pods of its workload; all, if there is no goal."""
     jobs = snapshot.cluster.jobs
     pod = goal.record(snapshot) if isinstance(goal, Subject) else None

@@ -202,10 +202,10 @@ def _workload_of(snapshot: ClusterSnapshot, pod: Raw) -> tuple[KindInfo, Raw] | 
     if above.get("kind") != DEPLOYMENT.kind:
         return info, found
     deployment = snapshot.find(DEPLOYMENT, above["name"], namespace)
-    return DEPLOYMENT, deployment or _unread_deployment(found, above)
+    return DEPLOYMENT, deployment or unread_deployment(found, above)
 
 
-def _unread_deployment(replica_set: Raw, owner: Raw) -> Raw:
+def unread_deployment(replica_set: Raw, owner: Raw) -> Raw:
     """As its ReplicaSet says."""
     spec = replica_set.get("spec") or {}
     metadata = {**replica_set["metadata"], "name": owner["name"], "uid": owner.get("uid")}
@@ -628,7 +628,7 @@ class _DryRun(WorkloadControllers):
     def result(self) -> Fitting:
         pods, top = self._objects.scan("", "Pod"), self._objects.get(self._top)
         assert top is not None
-        updated = [raw for raw in pods if self._is_updated(top, raw)]
+        updated = [raw for raw in pods if is_updated(self._objects, top, raw)]
         at_first = {raw["metadata"].get("uid") for raw in self._parts.pods if _has_node(raw)}
         running = [raw for raw in updated if _has_node(raw)]
         new = [raw for raw in running if raw["metadata"]["uid"] not in at_first]
@@ -642,25 +642,27 @@ class _DryRun(WorkloadControllers):
         started, victims = min(len(new), total), tuple(self._victims)
         return Fitting(started, total, nodes, len(running), count, lost, victims)
 
-    def _is_updated(self, top: Raw, pod: Raw) -> bool:
-        """Whether the pod is as it should be: of the present template, unless its controller keeps it
-        as it is."""
-        spec, owner = top["spec"], controller_of(pod).get("uid")
-        if self._parts.info is DEPLOYMENT:
-            sets = self._objects.scan("apps", "ReplicaSet")
-            new = current([(_ref(raw), raw) for raw in sets], spec["template"])
-            return new is not None and new[1]["metadata"]["uid"] == owner
-        strategy = spec.get("updateStrategy") or {}
-        if self._parts.info is REPLICA_SET or strategy.get("type") == "OnDelete":
-            return True
-        if self._parts.info is _STATEFUL_SET and _number(pod) < int(
-            (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        ):
-            return True
-        revisions = self._objects.scan("apps", "ControllerRevision")
-        newest = max(revisions, key=lambda raw: int(raw["revision"]), default=_UNKNOWN)
-        digest = labels_of(newest).get(REVISION_LABEL, "")
-        return labels_of(pod).get(REVISION_LABEL, "").endswith(digest)
+
+def is_updated(objects: ObjectWriter, top: Raw, pod: Raw) -> bool:
+    """Whether the pod of a workload is as it should be: of the present template, unless its controller
+    keeps it as it is."""
+    spec, owner = top["spec"], controller_of(pod).get("uid")
+    if top["kind"] == DEPLOYMENT.kind:
+        sets = objects.scan("apps", REPLICA_SET.kind)
+        new = current([(_ref(raw), raw) for raw in sets], spec["template"])
+        return new is not None and new[1]["metadata"]["uid"] == owner
+    strategy = spec.get("updateStrategy") or {}
+    if top["kind"] == REPLICA_SET.kind or strategy.get("type") == "OnDelete":
+        return True
+    if top["kind"] == _STATEFUL_SET.kind and _number(pod) < int(
+        (strategy.get("rollingUpdate") or {}).get("partition") or 0
+    ):
+        return True
+    uid, known = top["metadata"].get("uid"), objects.scan("apps", "ControllerRevision")
+    revisions = [raw for raw in known if controller_of(raw).get("uid") == uid]
+    newest = max(revisions, key=lambda raw: int(raw["revision"]), default=_UNKNOWN)
+    digest = labels_of(newest).get(REVISION_LABEL, "")
+    return labels_of(pod).get(REVISION_LABEL, "").endswith(digest)
 
 
 def _number(pod: Raw) -> int:

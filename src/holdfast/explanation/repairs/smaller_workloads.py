@@ -1,10 +1,10 @@
 """Workloads that create pods again which are advised to end.
 
 One pod that ends frees all that is needed at once. Of several, each frees a part, and the pods that
-their workload creates again may take these parts before all have ended: the workload must be smaller.
+their workload creates again may take these parts before all have ended: the workload must be smaller,
+and it is made smaller before pods of no workload are ended.
 """
 
-from collections import Counter
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
@@ -19,6 +19,7 @@ from holdfast.snapshot.cluster_changes import (
     ObjectChange,
     applied,
     create,
+    delete,
     patch,
 )
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -26,12 +27,18 @@ from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 _REPLICA_SET, _STATEFUL_SET = KINDS["apps/v1", "ReplicaSet"], KINDS["apps/v1", "StatefulSet"]
 _DEPLOYMENT = KINDS["apps/v1", "Deployment"]
 _SETS = {"ReplicaSet": _REPLICA_SET, "StatefulSet": _STATEFUL_SET}
+_MARKED = (_REPLICA_SET.kind,)
+"""Kinds that look at the annotation of pods when they have too many; others end the last one first."""
+_NOTHING: Raw = {"metadata": {}}
 _COST = "controller.kubernetes.io/pod-deletion-cost"
+_MARK: Raw = {"metadata": {"annotations": {_COST: "-1"}}}
 
 
 class SmallerWorkloads(NamedTuple):
     text: str = ""
     changes: tuple[ObjectChange, ...] = ()
+    pods: frozenset[str] = frozenset()
+    """The uids of the pods that end as a result."""
 
 
 class _Scaled(NamedTuple):
@@ -61,7 +68,7 @@ def replacements_text(
     advised to end and whose workload is not made smaller; empty if the new ones find a node while the
     subject is on this one."""
     raw = snapshot.find(subject.info, subject.name, subject.namespace)
-    if subject.info is not POD or raw is None or any(_scales(each) for each in change.objects):
+    if subject.info is not POD or raw is None or any(scales_workload(each) for each in change.objects):
         return ""
     ended = [
         found
@@ -92,7 +99,8 @@ def replacements_text(
     return f"; {owner['kind']} {owner['name']} replaces {pending[0]}, and {new} then pending"
 
 
-def _scales(change: ObjectChange) -> bool:
+def scales_workload(change: ObjectChange) -> bool:
+    """Whether it changes the number of replicas."""
     return "replicas" in (change.body.get("spec") or {})
 
 
@@ -111,32 +119,60 @@ def is_created_again(pod: PodRecord) -> bool:
 
 
 def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> SmallerWorkloads:
-    """The workloads of these pods with as many replicas fewer; empty if nothing creates them again."""
-    counts: Counter[tuple[str, str, str]] = Counter()
+    """The workloads of these pods with as many replicas fewer; empty if nothing creates them again.
+    Their pending pods would be the first to go, so these count too."""
+    ended: dict[tuple[str, str, str], list[PodRecord]] = {}
     for each in pods:
-        owner = controller_of(snapshot.find(POD, each.name, each.namespace) or {"metadata": {}})
+        owner = controller_of(snapshot.find(POD, each.name, each.namespace) or _NOTHING)
         if owner.get("kind") in _SETS:
-            counts[owner["kind"], owner["name"], each.namespace] += 1
-    scaled = [
-        _scaled(snapshot, kind, name, namespace, count)
-        for (kind, name, namespace), count in sorted(counts.items())
-    ]
-    if not scaled:
+            ended.setdefault((owner["kind"], owner["name"], each.namespace), []).append(each)
+    if not ended:
         return SmallerWorkloads()
+    ended = dict(sorted(ended.items()))
+    pending = {name: _pending(snapshot, *name) for name in ended}
+    scaled = [_scaled(snapshot, *name, len(ended[name]) + len(pending[name])) for name in ended]
+    own = [pod for those in ended.values() for pod in those]
+    marked = [pod for (kind, *_), those in ended.items() if kind in _MARKED for pod in those]
+    changes = [*(_marked(snapshot, pod) for pod in marked), *(each.change for each in scaled)]
+    gone = [delete(POD, pod.name, pod.namespace) for those in pending.values() for pod in those]
+    changes += [each._replace(follows=True) for each in gone]
     names = ", ".join(f"{each.kind} {each.name}" for each in scaled)
     commands = "; ".join(each.command for each in scaled)
-    first = ""
-    if any(each.kind != "StatefulSet" for each in scaled):
-        first = f", after the annotation {_COST}=-1 on {plural(len(pods), 'this pod', 'these pods')}"
-    again = plural(
-        len(pods), "it again in the capacity that it", "them again in the capacity that each"
+    first = f", after the annotation {_COST}=-1 on {plural(len(own), 'this pod', 'these pods')}"
+    again = plural(len(own), "it again in the capacity that it", "them again in the capacity that each")
+    by = (
+        f" by scaling {names} down"
+        if len(own) == len(pods)
+        else f", those of {names} by scaling these down"
     )
-    text = f", and scale {names} down, which would create {again} frees"
-    return SmallerWorkloads(f"{text} ({commands}{first})", tuple(each.change for each in scaled))
+    text = f"{by}, which would create {again} frees ({commands}{first if marked else ''})"
+    return SmallerWorkloads(text, tuple(changes), frozenset(pod.uid for pod in own))
+
+
+def _marked(snapshot: ClusterSnapshot, pod: PodRecord) -> ObjectChange:
+    """The pod is the first of those on nodes that a ReplicaSet with fewer replicas ends."""
+    raw = snapshot.find(POD, pod.name, pod.namespace) or _NOTHING
+    return patch(POD, raw, _MARK)
+
+
+def marks_pod(change: ObjectChange) -> bool:
+    """Whether it only has a smaller workload end the pod before others."""
+    return change.body == _MARK
+
+
+def _pending(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> list[PodRecord]:
+    """The pods of a ReplicaSet or StatefulSet that have no node."""
+    raw = snapshot.find(_SETS[kind], name, namespace) or _NOTHING
+    uid = raw["metadata"].get("uid")
+    return [
+        each
+        for each in snapshot.cluster.pods.values()
+        if each.row < 0 and any(owner.controller and owner.uid == uid for owner in each.cls.owners)
+    ]
 
 
 def _scaled(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str, fewer: int) -> _Scaled:
-    raw = snapshot.find(_SETS[kind], name, namespace) or {"metadata": {}}
+    raw = snapshot.find(_SETS[kind], name, namespace) or _NOTHING
     replicas = (raw.get("spec") or {}).get("replicas")
     above = controller_of(raw)
     if above.get("kind") == "Deployment":

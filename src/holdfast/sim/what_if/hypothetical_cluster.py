@@ -14,26 +14,9 @@ from holdfast.local.store.objects import Key, Raw, StoreChange
 from holdfast.local.timeline import TimelineEntry
 from holdfast.local.workloads.lister import controller_of, owner_ref
 from holdfast.sim.action_runner import ActionRunner, Step
-from holdfast.sim.workloads import ScenarioWorkloads
+from holdfast.snapshot.dump_workloads import HypotheticalWorkloads
 from holdfast.snapshot.played_cluster import PlayedCluster
 from holdfast.snapshot.stripping import Stripper
-
-_CRON_JOB = ("batch", "CronJob")
-
-
-class HypotheticalWorkloads(ScenarioWorkloads):
-    """The workload controllers, without waits and without that of CronJobs."""
-
-    def changed(self, change: StoreChange) -> None:
-        if change.key[:2] != _CRON_JOB:
-            super().changed(change)
-
-    def adopt(self, objects: Iterable[tuple[Key, Raw]]) -> None:
-        super().adopt((key, raw) for key, raw in objects if key[:2] != _CRON_JOB)
-
-    def retry(self) -> None:
-        """Tries again to create what was refused."""
-        self._workloads.retry()
 
 
 class HypotheticalCluster(PlayedCluster):

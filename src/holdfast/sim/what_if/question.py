@@ -62,8 +62,8 @@ from holdfast.sim.what_if.node_plan import (
     PendingReason,
 )
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
-from holdfast.sim.workloads import makes_pods
 from holdfast.snapshot.cluster_objects import ClusterObjects, is_own, is_stored
+from holdfast.snapshot.dump_workloads import makes_pods
 from holdfast.snapshot.manifests import InvalidInput
 from holdfast.snapshot.reader import setup_of
 from holdfast.snapshot.snapshot_header import is_header

@@ -1,4 +1,5 @@
-"""Workload controllers in scenarios: Deployments, ReplicaSets, StatefulSets, DaemonSets, (Cron)Jobs.
+"""Workload controllers in scenarios and dumps: Deployments, ReplicaSets, StatefulSets, DaemonSets,
+(Cron)Jobs.
 
 The controllers are those of `holdfast up`. A scenario may be partial: an owner that is not in it counts
 as existing, so pods that refer to it stay; an owner without a pod template is only referred to. For a
@@ -19,8 +20,8 @@ from holdfast.local.workloads.completion import REVISED, DumpCompletion
 from holdfast.local.workloads.component import WorkloadControllers
 from holdfast.local.workloads.lister import controller_of
 
-_REPLICA_SET = ("apps", "ReplicaSet")
-_MAKERS = (("apps", "Deployment"), _REPLICA_SET, *REVISED, ("batch", "Job"), ("batch", "CronJob"))
+_REPLICA_SET, _CRON_JOB = ("apps", "ReplicaSet"), ("batch", "CronJob")
+_MAKERS = (("apps", "Deployment"), _REPLICA_SET, *REVISED, ("batch", "Job"), _CRON_JOB)
 """Kinds whose controllers make pods, or Jobs, which do."""
 
 
@@ -104,6 +105,21 @@ class ScenarioWorkloads(WorkloadControllers):
             if owner is None or owner["kind"] != "Job":
                 raw = _without_end(raw)
         return super()._put(raw)
+
+
+class HypotheticalWorkloads(ScenarioWorkloads):
+    """The workload controllers, without waits and without that of CronJobs."""
+
+    def changed(self, change: StoreChange) -> None:
+        if change.key[:2] != _CRON_JOB:
+            super().changed(change)
+
+    def adopt(self, objects: Iterable[tuple[Key, Raw]]) -> None:
+        super().adopt((key, raw) for key, raw in objects if key[:2] != _CRON_JOB)
+
+    def retry(self) -> None:
+        """Tries again to create what was refused."""
+        self._workloads.retry()
 
 
 def _without_end(pod: Raw) -> Raw:

@@ -1,0 +1,124 @@
+"""Changes come true as a user makes them: one after the other, while other pods are pending."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from explanation.test_situations import anti_affinity
+from harness.followed_advice import Situation
+from harness.objects import (
+    Raw,
+    deployment,
+    gang,
+    in_queue,
+    node,
+    pod,
+    pod_group,
+    queue,
+    reservation,
+)
+
+B = node("b", 4, labels={"pool": "x"})
+CORDONED = node("c", 4, labels={"pool": "z"}, unschedulable=True)
+QUEUES = [queue("o"), queue("r")]
+THEIRS = {"annotations": in_queue("r"), "affinity": anti_affinity("bg")}
+RIVALS = [pod("bg-0", 1, "bg", **THEIRS), pod("bg-1", 1, "bg", at="1s", **THEIRS)]
+"""The second one fits as soon as there is another node. Its queue has more than the other one."""
+PICKY = {"nodeSelector": {"pool": "z"}, "affinity": anti_affinity("bg")}
+"""They fit no node that the others use."""
+OURS = {**PICKY, "annotations": in_queue("o"), "at": "10s"}
+BATCH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "batch"},
+    "value": -10,
+    "preemptionPolicy": "Never",
+}
+
+
+def copies(*objects: Raw) -> list[Raw]:
+    return [copy.deepcopy(raw) for raw in objects]
+
+
+def web(replicas: int, cpu: int) -> Raw:
+    raw = deployment("web", "web", replicas)
+    template = raw["spec"]["template"]
+    template["metadata"]["annotations"] = in_queue("o")
+    template["spec"] = pod("x", cpu, **PICKY)["spec"]
+    raw["metadata"]["annotations"] = {"sim.holdfast.io/at": "10s"}
+    return raw
+
+
+def bg(replicas: int) -> Raw:
+    raw = deployment("bg", "bg", replicas)
+    raw["spec"]["template"]["spec"] = pod("x", 1)["spec"]
+    return raw
+
+
+GANG = [pod_group("sub", 2, at="10s", queue="o"), *gang("sub", 2, 4, **OURS)]
+IN_PODS = "request at most 2 cpu instead of 4, in each of 2 pods (sub-0, sub-1)"
+IN_TEMPLATE = "request at most 4 cpu instead of 6, in the template of Deployment web"
+UNCORDON, ADD = "uncordon c (kubectl uncordon c); then ", "add a node with pool=z ("
+
+
+@pytest.mark.parametrize(
+    ("kind", "objects", "text"),
+    [
+        ("PodGroup", [CORDONED, *GANG], f"{IN_PODS} and {UNCORDON}"),
+        ("PodGroup", GANG, f"{IN_PODS} and {ADD}"),
+        ("Pod", [CORDONED, pod("p", 6, **OURS)], f"request at most 4 cpu instead of 6 and {UNCORDON}"),
+        ("Deployment", [CORDONED, web(1, 6)], f"{IN_TEMPLATE} and {UNCORDON}"),
+    ],
+    ids=["a gang", "a gang, and a new node", "a pod", "a template"],
+)
+def test_steps_are_named_in_an_order_in_which_they_help(
+    kind: str, objects: list[Raw], text: str
+) -> None:
+    """After the other step alone, another pod would keep them from the node."""
+    situation = Situation(B, *QUEUES, *RIVALS, *objects)
+    name = next(raw["metadata"]["name"] for raw in objects if raw["kind"] == kind)
+    (only,) = situation.report(kind, name).advice
+    assert only.text.startswith(text)
+    nodes = situation.followed(only)
+    assert {at for each, at in nodes.items() if each.startswith(name)} <= {"c", "new-node"}
+
+
+def test_nodes_that_others_take_one_after_the_other_are_not_advised() -> None:
+    """A gang needs both nodes; the other pod fits the first one that is opened."""
+    nodes = [node(name, 4, unschedulable=True) for name in ("c", "d")]
+    rival = pod("x", 3, at="20s")
+    objects = [*nodes, pod_group("sub", 2, at="10s"), *gang("sub", 2, 4, at="10s")]
+    (alone,) = Situation(*copies(*objects)).report("PodGroup", "sub").advice
+    assert alone.text.startswith("uncordon c, d (")
+    assert Situation(*objects, rival).report("PodGroup", "sub").advice == []
+
+
+def test_pods_do_not_end_for_a_pod_that_is_preempted_then() -> None:
+    """The reservation gets what they free, and is used up by the pod; then the other one preempts
+    that."""
+    objects = [
+        node("n1", 4),
+        BATCH,
+        *(pod(name, 2) for name in ("a", "b")),
+        reservation("rv", "2", "p", at="2s", allocateOnce=True),
+    ]
+    batch = pod("p", 2, "p", at="4s", priorityClassName="batch")
+    other = pod("q", 2, at="3s")
+    (only,) = Situation(*copies(*objects, batch)).report("Pod", "p").advice
+    assert only.text.startswith("end pod default/")
+    assert Situation(*objects, other, batch).report("Pod", "p").advice == []
+
+
+def test_a_deployment_with_pending_pods_is_smaller_before_its_pods_end() -> None:
+    """Its controller ends pending pods first, and then those with the annotation."""
+    situation = Situation(node("n1", 4), bg(5), pod("p", 3, at="6s"))
+    (only,) = situation.report("Pod", "p").advice
+    assert "by scaling Deployment bg down" in only.text
+    assert "--replicas=1" in only.text
+    ended = [each["name"] for each in only.change["objects"] if each["kind"] == "Pod"]
+    nodes = situation.followed(only)
+    assert nodes["p"] == "n1"
+    assert len(nodes) == 2
+    assert not nodes.keys() & set(ended)
