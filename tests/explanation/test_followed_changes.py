@@ -23,12 +23,12 @@ from harness.objects import (
 B = node("b", 4, labels={"pool": "x"})
 CORDONED = node("c", 4, labels={"pool": "z"}, unschedulable=True)
 QUEUES = [queue("o"), queue("r")]
-THEIRS = {"annotations": in_queue("r"), "affinity": anti_affinity("bg")}
+THEIRS: Raw = {"annotations": in_queue("r"), "affinity": anti_affinity("bg")}
 RIVALS = [pod("bg-0", 1, "bg", **THEIRS), pod("bg-1", 1, "bg", at="1s", **THEIRS)]
 """The second one fits as soon as there is another node. Its queue has more than the other one."""
-PICKY = {"nodeSelector": {"pool": "z"}, "affinity": anti_affinity("bg")}
+PICKY: Raw = {"nodeSelector": {"pool": "z"}, "affinity": anti_affinity("bg")}
 """They fit no node that the others use."""
-OURS = {**PICKY, "annotations": in_queue("o"), "at": "10s"}
+OURS: Raw = {**PICKY, "annotations": in_queue("o"), "at": "10s"}
 BATCH = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
@@ -83,6 +83,28 @@ def test_steps_are_named_in_an_order_in_which_they_help(
     assert only.text.startswith(text)
     nodes = situation.followed(only)
     assert {at for each, at in nodes.items() if each.startswith(name)} <= {"c", "new-node"}
+
+
+TAINTED = node("c", 4, unschedulable=True, taints=[{"key": "k", "effect": "NoSchedule"}])
+TOLERANT = pod("q", 4, at="10s", tolerations=[{"key": "k", "operator": "Exists"}])
+
+
+def test_a_node_is_uncordoned_for_a_pod_that_tolerates_it_by_then() -> None:
+    situation = Situation(TAINTED, pod("p", 4, at="5s"), TOLERANT)
+    (only,) = situation.report("Pod", "p").advice
+    assert only.text == ("tolerate k:NoSchedule and uncordon c (kubectl uncordon c); then it fits c")
+    assert situation.followed(only)["p"] == "c"
+
+
+def test_a_job_that_is_created_again_is_behind_others() -> None:
+    """The template of a Job cannot be changed, and its new pods are younger than the other one."""
+    template: Raw = {"spec": {**pod("x", 2)["spec"], "restartPolicy": "Never"}}
+    metadata = {"name": "w", "annotations": {"sim.holdfast.io/at": "5s"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+    job["spec"] = {"template": template, "parallelism": 2, "completions": 2}
+    (alone,) = Situation(*copies(TAINTED, job)).report("Job", "w").advice
+    assert alone.text.startswith("uncordon c (kubectl uncordon c) and tolerate k:NoSchedule")
+    assert Situation(TAINTED, job, TOLERANT).report("Job", "w").advice == []
 
 
 def test_nodes_that_others_take_one_after_the_other_are_not_advised() -> None:

@@ -22,6 +22,7 @@ from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Create, Delete, Patch, Target
 from holdfast.sim.simulation import Simulation
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.reader import SNAPSHOT_KINDS
 
 _SERVER_SIDE = ("uid", "resourceVersion", "creationTimestamp", "generation")
 _LATER = 120.0
@@ -42,6 +43,9 @@ class Situation:
             of_kind = (watched.info.api_version, watched.info.kind)
             read = [raw for raw in known if (raw["apiVersion"], raw["kind"]) == of_kind]
             snapshot.add(watched, [raw for raw in read if _has_ended(raw) == watched.ended])
+        watched_kinds = {(each.info.api_version, each.info.kind) for each in WATCHED}
+        listed = {(each.info.api_version, each.info.kind) for each in SNAPSHOT_KINDS} - watched_kinds
+        snapshot.unwatched = [raw for raw in known if (raw["apiVersion"], raw["kind"]) in listed]
         (raw,) = [raw for raw in known if (raw["kind"], raw["metadata"]["name"]) == (kind, name)]
         return explain(snapshot, raw)
 

@@ -20,10 +20,11 @@ from holdfast.explanation.facts.workload_dry_runs import (
 from holdfast.explanation.verdicts import Goal, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.local.component import ENDED
-from holdfast.local.store.objects import Key, pod_key
+from holdfast.local.store.objects import AlreadyExists, Key, pod_key
 from holdfast.local.timeline import TimelineEntry
-from holdfast.local.workloads.lister import selects
+from holdfast.local.workloads.lister import owner_ref, selects
 from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.machinery.status import StatusError
 from holdfast.snapshot.cluster_changes import (
     CREATE,
     DELETE,
@@ -37,6 +38,8 @@ from holdfast.snapshot.played_cluster import NotSettled
 _BETWEEN = 20.0
 """Seconds from one change to the next: back-offs are over by then."""
 _MAKERS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
+_JOB = ("batch", "Job")
+_OF_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _SELECTING = _MAKERS[:4]
 """Kinds that need a selector; Jobs get one."""
 _MOST_CREATED = 1_000
@@ -107,7 +110,7 @@ def _is_reached(
     try:
         cluster = _FollowedCluster(snapshot, objects)
         cluster.follow(steps)
-    except NotSettled:
+    except (NotSettled, StatusError, AlreadyExists):
         return None
     return cluster.is_as_expected(goal, expected)
 
@@ -222,6 +225,10 @@ class _FollowedCluster(SnapshotCopy):
             self._delete(key, live)
             self.settle()
             self._create(key, _new(merge_patch(live, change.body)))
+        elif key[:2] == _JOB and "template" in change.body.get("spec", {}):
+            self._delete(key, live)
+            self.settle()
+            self.objects.submit(_new_job(merge_patch(live, change.body)))
         else:
             self.objects.update(key, merge_patch(live, change.body))
 
@@ -276,10 +283,11 @@ class _FollowedCluster(SnapshotCopy):
         names = {(each.namespace, each.name) for each in (goal, *expected.others)}
         record = goal.record(self._snapshot)
         owners = same_workload(self._snapshot, record) if record is not None else set()
+        top = expected.top or self._controller_of(goal)
         if expected.top is not None:
             names = set()
-            top = self.objects.get(expected.top)
-            owners = owners | {top["metadata"]["uid"]} if top is not None else owners
+        if top is not None and (raw := self.objects.get(top)) is not None:
+            owners = owners | {raw["metadata"]["uid"]}
         for raw in self.objects.scan(REPLICA_SET.group, REPLICA_SET.kind) if owners else ():
             if controller_of(raw).get("uid") in owners:
                 owners = owners | {raw["metadata"]["uid"]}
@@ -288,6 +296,12 @@ class _FollowedCluster(SnapshotCopy):
             is_own = _name(raw) in names or controller_of(raw).get("uid") in owners
             if is_own and not is_over:
                 yield raw
+
+    def _controller_of(self, goal: Subject) -> Key | None:
+        """The controller of the pod by its name: a Job may have been created again."""
+        raw = self._snapshot.find(goal.info, goal.name, goal.namespace)
+        owner = controller_of(raw) if raw is not None else {}
+        return Key(*owner_ref(owner, goal.namespace)) if owner else None
 
     def _is_reserved(self, name: str) -> bool:
         raw = self.objects.get(Key(RESERVATION.group, RESERVATION.kind, "", name))
@@ -314,6 +328,16 @@ def _new(raw: Raw) -> Raw:
     metadata = {key: value for key, value in raw["metadata"].items() if key not in _SERVER_SIDE}
     found = {key: value for key, value in raw.items() if key != "status"}
     return {**found, "metadata": metadata, "status": {"phase": "Pending"}}
+
+
+def _new_job(raw: Raw) -> Raw:
+    """The Job without the selector that the API server made, and the labels for it."""
+    found, template = _new(raw), raw["spec"]["template"]
+    metadata = template.get("metadata") or {}
+    labels = {key: each for key, each in (metadata.get("labels") or {}).items() if key not in _OF_JOB}
+    spec = {key: each for key, each in raw["spec"].items() if key != "selector"}
+    spec["template"] = {**template, "metadata": {**metadata, "labels": labels}}
+    return {key: each for key, each in found.items() if key != "status"} | {"spec": spec}
 
 
 def _changed(step: UserStep) -> tuple[str, str, str]:
