@@ -884,3 +884,26 @@ def test_more_pods_run_although_the_rollout_stays_stuck() -> None:
     assert "nothing that was tried would help" not in report.details
     after = pods_of(followed(objects, advice.change))
     assert (len(before.running), len(after.running)) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_toleration_after_which_no_more_pods_run_comes_with_smaller_requests(kind: str) -> None:
+    """One new pod fits the tainted node; the last old one would end for a second one that does not."""
+    strategy: Raw = {"strategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}}
+    first = with_ports(kind, 2, **({"serviceName": "web"} if kind == "StatefulSet" else strategy))
+    second = copy.deepcopy(first)
+    for raw, cpu in ((first, "1"), (second, "7")):
+        raw["spec"]["template"]["spec"] = pod("x", cpu)["spec"]
+    tainted = node("n1", cpu="8", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+    cluster = HypotheticalCluster(FACTORY, NOW)
+    for raw in (node("n0", cpu="3"), tainted, first, second):
+        cluster.take(Apply(raw))
+        cluster.rest()
+    objects = [*cluster.objects.all()]
+    (advice,) = explain(snapshot_with(objects, NOW), top_of(objects, kind)).advice
+    assert advice.text.startswith(
+        "tolerate a=b:NoSchedule and request at most 4 cpu instead of 7, in the "
+    )
+    assert advice.text.endswith("; then both pods fit: n1")
+    after = pods_of(followed(objects, advice.change))
+    assert len(after.running) == len(after.updated) == 2

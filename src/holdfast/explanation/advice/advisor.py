@@ -150,6 +150,16 @@ class _Ranked(NamedTuple):
         return self.cost, self.lost, self.at
 
 
+class _SomeStart(NamedTuple):
+    """Changes with which some pods of the workload start, if not all."""
+
+    is_advised: bool
+    """Whether more pods run then than before."""
+    started: int
+    before: tuple[Repair, ...]
+    made: tuple[Repair, ...]
+
+
 class Advisor:
     """Collects verified advice for one object."""
 
@@ -180,8 +190,7 @@ class Advisor:
         """Changes with which some pods of the workload start, the most pods first."""
         self.partial_resizes: list[Repair] = []
         """Smaller requests with which some pods of the workload start."""
-        self._some_start: list[tuple[int, tuple[Repair, ...], tuple[Repair, ...]]] = []
-        """How many pods of the workload start with changes, if not all: those before, and these."""
+        self._some_start: list[_SomeStart] = []
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self._parts = parts_of(snapshot, self.goal) if isinstance(self.goal, Subject) else None
         self._siblings += alike
@@ -245,20 +254,19 @@ class Advisor:
         return best[len(for_all) :]
 
     @property
-    def is_for_some(self) -> bool:
-        """Whether what helps without ending pods of others helps some pods of the workload only."""
-        return self.is_harmless and all(each.ends_pods for each in self._found.values())
-
-    @property
     def most_start(self) -> tuple[int, tuple[Repair, ...]]:
-        """Changes now with which the most pods of the workload start, if not all, and how many."""
+        """Changes now with which the most pods of the workload start, if not all, and how many; of
+        those that are advised, if any are."""
         found = [
-            (count, made)
-            for count, before, made in self._some_start
-            if before == self.before
-            and not any(each.cost == EVICT or each.change.until is not None for each in made)
+            each
+            for each in self._some_start
+            if each.before == self.before
+            and not any(one.cost == EVICT or one.change.until is not None for one in each.made)
         ]
-        return max(found, key=lambda each: each[0], default=(0, ()))
+        if not found:
+            return 0, ()
+        best = max(found, key=lambda each: (each.is_advised, each.started))
+        return best.started, best.made
 
     @property
     def is_harmless(self) -> bool:
@@ -328,6 +336,8 @@ class Advisor:
                 or not self._is_more(fitting, made, evicts)
             ):
                 nodes = []
+                if fitting.started and not fitting.is_all:
+                    self._note_some_start(fitting, repairs, is_advised=False)
             if more and END_OLD_PODS in self.actions:
                 nodes = []  # that is enough without the change
             deleted += more
@@ -362,7 +372,7 @@ class Advisor:
         ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until, harm)
         if fitting is not None and not fitting.is_all:
             self._partial[text] = (-fitting.started, ranked)
-            self._some_start.append((fitting.started, self.before, repairs[len(self.before) :]))
+            self._note_some_start(fitting, repairs, is_advised=True)
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
@@ -444,6 +454,10 @@ class Advisor:
         metadata, info = self._parts.workload["metadata"], self._parts.info
         top = Key(info.group, info.kind, metadata.get("namespace") or "", metadata["name"])
         return ExpectedOutcome((), fitting.running, fitting.updated, top)
+
+    def _note_some_start(self, fitting: Fitting, repairs: tuple[Repair, ...], is_advised: bool) -> None:
+        made = repairs[len(self.before) :]
+        self._some_start.append(_SomeStart(is_advised, fitting.started, self.before, made))
 
     def _harm(self, change: ClusterChange, victims: Iterable[PodRecord]) -> tuple[int, int]:
         """The highest priority of the pods that end, and how many these are."""

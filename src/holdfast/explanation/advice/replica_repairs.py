@@ -36,7 +36,7 @@ def consider_rest(advisor: Advisor, pod: PodRecord) -> None:
     """Where changes let some pods of the workload start, proposes others beside them for the rest."""
     if pod.pinned_node is not None or pod.reservation is not None or pod.job is not None:
         return
-    while advisor.is_for_some:
+    while not advisor.helps_all:
         count, made = advisor.most_start
         if not made:
             return
@@ -51,7 +51,7 @@ def consider_smaller_rest(advisor: Advisor, pod: PodRecord) -> None:
     """Where changes let some pods of the workload start, proposes the largest requests with which all
     do after these, of one resource if that is enough."""
     _, made = advisor.most_start
-    is_possible = made and advisor.is_for_some and advisor.replicas
+    is_possible = made and not advisor.helps_all and advisor.replicas
     if not is_possible or any(each.resized or each.limits for each in made):
         return
     slots = advisor.snapshot.cluster.nodes.slots
