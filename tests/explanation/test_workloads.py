@@ -566,6 +566,20 @@ def test_several_pods_of_a_deployment_end_only_if_it_is_smaller() -> None:
     assert [each["operation"] for each in advice.change["then"]] == ["delete"] * 4
 
 
+def test_pods_of_two_versions_of_a_deployment_make_it_smaller_once() -> None:
+    above = [workload("ReplicaSet", f"web-{at}", 3) for at in (1, 2)]
+    ours = [
+        full(f"{of}-{at}", "2", "n1", metadata={"ownerReferences": owner("ReplicaSet", of)})
+        for of in ("web-1", "web-2")
+        for at in range(2)
+    ]
+    world = world_of([N1, *above, *ours, pod("p", "8")])
+    (advice,) = explain(snapshot_of(world), world.objects["Pod", "p"]).advice
+    assert " by scaling Deployment web down, " in advice.text
+    scaled = [each["patch"] for each in advice.change["objects"] if each["kind"] == "Deployment"]
+    assert scaled == [{"spec": {"replicas": 2}}]
+
+
 def test_one_pod_that_ends_frees_all_at_once() -> None:
     metadata = {"ownerReferences": owner("ReplicaSet", "web-1")}
     world = world_of([N1, full("web-1-0", "8", "n1", metadata=metadata), pod("p", "8")])

@@ -27,8 +27,8 @@ from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 _REPLICA_SET, _STATEFUL_SET = KINDS["apps/v1", "ReplicaSet"], KINDS["apps/v1", "StatefulSet"]
 _DEPLOYMENT = KINDS["apps/v1", "Deployment"]
 _SETS = {"ReplicaSet": _REPLICA_SET, "StatefulSet": _STATEFUL_SET}
-_MARKED = (_REPLICA_SET.kind,)
-"""Kinds that look at the annotation of pods when they have too many; others end the last one first."""
+_MARKED = (_REPLICA_SET.kind, _DEPLOYMENT.kind)
+"""Kinds whose controllers look at the annotation of pods; the others end the last pod first."""
 _NOTHING: Raw = {"metadata": {}}
 _COST = "controller.kubernetes.io/pod-deletion-cost"
 _MARK: Raw = {"metadata": {"annotations": {_COST: "-1"}}}
@@ -39,6 +39,12 @@ class SmallerWorkloads(NamedTuple):
     changes: tuple[ObjectChange, ...] = ()
     pods: frozenset[str] = frozenset()
     """The uids of the pods that end as a result."""
+
+
+class _Workload(NamedTuple):
+    kind: str
+    name: str
+    namespace: str
 
 
 class _Scaled(NamedTuple):
@@ -121,18 +127,19 @@ def is_created_again(pod: PodRecord) -> bool:
 def smaller_workloads(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> SmallerWorkloads:
     """The workloads of these pods with as many replicas fewer; empty if nothing creates them again.
     Their pending pods would be the first to go, so these count too."""
-    ended: dict[tuple[str, str, str], list[PodRecord]] = {}
+    ended: dict[_Workload, list[PodRecord]] = {}
     for each in pods:
         owner = controller_of(snapshot.find(POD, each.name, each.namespace) or _NOTHING)
         if owner.get("kind") in _SETS:
-            ended.setdefault((owner["kind"], owner["name"], each.namespace), []).append(each)
+            workload = _workload(snapshot, owner["kind"], owner["name"], each.namespace)
+            ended.setdefault(workload, []).append(each)
     if not ended:
         return SmallerWorkloads()
     ended = dict(sorted(ended.items()))
-    pending = {name: _pending(snapshot, *name) for name in ended}
-    scaled = [_scaled(snapshot, *name, len(ended[name]) + len(pending[name])) for name in ended]
+    pending = {each: _pending(snapshot, each) for each in ended}
+    scaled = [_scaled(snapshot, each, len(ended[each]) + len(pending[each])) for each in ended]
     own = [pod for those in ended.values() for pod in those]
-    marked = [pod for (kind, *_), those in ended.items() if kind in _MARKED for pod in those]
+    marked = [pod for each, those in ended.items() if each.kind in _MARKED for pod in those]
     changes = [*(_marked(snapshot, pod) for pod in marked), *(each.change for each in scaled)]
     gone = [delete(POD, pod.name, pod.namespace) for those in pending.values() for pod in those]
     changes += [each._replace(follows=True) for each in gone]
@@ -160,21 +167,43 @@ def marks_pod(change: ObjectChange) -> bool:
     return change.body == _MARK
 
 
-def _pending(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> list[PodRecord]:
-    """The pods of a ReplicaSet or StatefulSet that have no node."""
-    raw = snapshot.find(_SETS[kind], name, namespace) or _NOTHING
-    uid = raw["metadata"].get("uid")
+def _workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> _Workload:
+    """The StatefulSet or ReplicaSet, or the Deployment above it."""
+    above = controller_of(snapshot.find(_SETS[kind], name, namespace) or _NOTHING)
+    if above.get("kind") == _DEPLOYMENT.kind:
+        kind, name = _DEPLOYMENT.kind, above["name"]
+    return _Workload(kind, name, namespace)
+
+
+def _sets_of(snapshot: ClusterSnapshot, workload: _Workload) -> list[Raw]:
+    """The ReplicaSets of a Deployment; or the workload itself."""
+    if workload.kind != _DEPLOYMENT.kind:
+        raw = snapshot.find(_SETS[workload.kind], workload.name, workload.namespace)
+        return [raw] if raw is not None else []
     return [
-        each
-        for each in snapshot.cluster.pods.values()
-        if each.row < 0 and any(owner.controller and owner.uid == uid for owner in each.cls.owners)
+        raw
+        for raw in snapshot.all(_REPLICA_SET)
+        for above in [controller_of(raw)]
+        if (above.get("kind"), above.get("name")) == workload[:2]
+        and (raw["metadata"].get("namespace") or "") == workload.namespace
     ]
 
 
-def _scaled(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str, fewer: int) -> _Scaled:
-    raw = snapshot.find(_SETS[kind], name, namespace) or _NOTHING
-    replicas = (raw.get("spec") or {}).get("replicas")
-    above = controller_of(raw)
-    if above.get("kind") == "Deployment":
-        kind, name = "Deployment", above["name"]
-    return _Scaled(kind, name, namespace, max(0, (1 if replicas is None else int(replicas)) - fewer))
+def _pending(snapshot: ClusterSnapshot, workload: _Workload) -> list[PodRecord]:
+    """The pods of a workload that have no node."""
+    uids = {raw["metadata"].get("uid") for raw in _sets_of(snapshot, workload)}
+    return [
+        each
+        for each in snapshot.cluster.pods.values()
+        if each.row < 0 and any(owner.controller and owner.uid in uids for owner in each.cls.owners)
+    ]
+
+
+def _scaled(snapshot: ClusterSnapshot, workload: _Workload, fewer: int) -> _Scaled:
+    known = _sets_of(snapshot, workload)
+    if workload.kind == _DEPLOYMENT.kind:
+        raw = snapshot.find(_DEPLOYMENT, workload.name, workload.namespace)
+        known = [raw] if raw is not None else known
+    given = [(raw.get("spec") or {}).get("replicas") for raw in known or [_NOTHING]]
+    replicas = sum(1 if each is None else int(each) for each in given)
+    return _Scaled(*workload, max(0, replicas - fewer))
