@@ -672,3 +672,24 @@ def test_evictions_are_tried_though_a_budget_refuses_them_when_the_plan_is_made(
     wanted = window("w", 60, 8, annotations=lead(10, **PREEMPT), at="1m")
     played = play(protected(("svc", 6)), budget("b", 0, "svc"), wanted, gone, until=61 * 60)
     assert starts(played, "w") == [(HOUR, "Available")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_start_gets_the_device_that_a_starvation_hold_waits_for(restarts: bool) -> None:
+    """`starving` waits for one that the plans leave; the hold is older than the second plan."""
+    given: list[Raw] = [
+        node("n0", 12),
+        device("n0", gpu(0), gpu(1)),
+        pod("run"),
+        window("w1", 20, 1, 10),
+        pod("starving", at="1m"),
+        window("w2", 40, 1, 10, at="25m"),
+    ]
+    for raw, share in ((given[2], 60), (given[3], 60), (given[4], 100), (given[5], 60)):
+        template_of(raw)["containers"][0]["resources"]["requests"]["koordinator.sh/gpu"] = str(share)
+    restart = [step("30m", restart="scheduler")] if restarts else []
+    config = actions("allocate", "backfill", **STARVES, hold="node")
+    played = play(given, restart, config=config, until=HOUR)
+    for name, start in (("w1", 20), ("w2", 40)):
+        assert starts(played, name)[0] == (start * 60, "Available")
+        assert said(played, name, "StartMissed") == []

@@ -260,6 +260,9 @@ class ReservationCache(ReservationIndex):
         may_wait = reservation.pre_allocation and not reservation.replaces_virtual
         if reservation.victims or (may_wait and not self.has_capacity(reservation)):
             self.waiting.join(reservation)
+            if not reservation.victims and self.has_capacity(reservation):
+                # The CPUs or devices that are free were planned for others that come after it.
+                self.waiting.leave(reservation)
         if reservation.victims:
             self.set_victims(reservation, reservation.victims)
         pod.phase = Phase.ASSUMED

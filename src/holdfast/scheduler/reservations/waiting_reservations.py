@@ -10,7 +10,7 @@ devices; only then its CPUs and devices are chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.scheduler.cluster.affinity_terms import required
@@ -71,8 +71,7 @@ class WaitingReservations:
         they get it."""
         there = self.on_row.get(row, {})
         if len(there) > 1:
-            known = self._known
-            there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
+            there = {each.uid: None for each in in_order(self._known[uid] for uid in there)}
         return there | self.growing.pop(row, {})
 
     def retry_resize(self, reservation: ReservationInfo) -> None:
@@ -157,7 +156,7 @@ class WaitingReservations:
         if not managers.awake:
             return {}
         known = self._known
-        there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
+        there = in_order(known[uid] for uid in self.on(row) if uid in known)
         return managers.plan(row, [each.pod for each in there if each.pod is not None])
 
     def _claims_of_others(self, reservation: ReservationInfo) -> list[str]:
@@ -225,23 +224,31 @@ class WaitingReservations:
         there = self.on(entry.row)
         if not there:
             return []
+        ordered = in_order(
+            {reservation.uid: reservation, **{uid: self._known[uid] for uid in there}}.values()
+        )
+        behind = ordered[ordered.index(reservation) + 1 :]
         return [
-            each
-            for uid in there
-            if uid != reservation.uid and comes_before(reservation, self._known[uid])
-            if (each := self._reservation_table.get(uid)) is not None
+            found for each in behind if (found := self._reservation_table.get(each.uid)) is not None
         ]
 
 
+def in_order(waiting: Iterable[ReservationInfo]) -> list[ReservationInfo]:
+    """Waiting reservations of a row in the order in which they get capacity: oldest first, but those
+    with a start before all starvation holds. They were promised it at that time; a starvation hold
+    waits for as long as it takes."""
+    oldest_first = sorted(waiting, key=age)
+    first_hold = next((i for i, each in enumerate(oldest_first) if is_starvation_hold(each)), None)
+    if first_hold is None:
+        return oldest_first
+    rest = oldest_first[first_hold:]
+    rest.sort(key=lambda each: each.calendar.start is None)
+    return [*oldest_first[:first_hold], *rest]
+
+
 def comes_before(one: ReservationInfo, other: ReservationInfo) -> bool:
-    """Whether a Waiting reservation gets capacity before another. One with a start was promised it at
-    that time; a starvation hold waits for as long as it takes."""
-    held = is_starvation_hold(one), is_starvation_hold(other)
-    if held == (False, True) and one.calendar.start is not None:
-        return True
-    if held == (True, False) and other.calendar.start is not None:
-        return False
-    return one.is_before(other)
+    """Whether a Waiting reservation gets capacity before another."""
+    return in_order((one, other))[0] is one
 
 
 def _keeps_apart(cls: PodClass) -> bool:
