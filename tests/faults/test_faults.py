@@ -29,6 +29,7 @@ ONCE_BROKEN = (
     13241791,
     13338428,
     15129484,
+    16360423,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

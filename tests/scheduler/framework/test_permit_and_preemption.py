@@ -293,3 +293,22 @@ def test_victims_that_wait_are_counted_as_those_that_run(monkeypatch: pytest.Mon
     text = metrics.text().decode()
     assert "scheduler_preemption_victims_count 1.0" in text
     assert "scheduler_preemption_victims_sum 2.0" in text
+
+
+@pytest.mark.parametrize(("least", "stay"), [(1, ["free-0"]), (2, [])])
+def test_a_member_that_waits_does_not_stand_in_for_one_that_is_bound(
+    least: int, stay: list[str]
+) -> None:
+    """It may be refused, which would leave the gang half bound."""
+    nodes = [node(name, cpu=2, labels={"name": name}) for name in "abc"]
+    members = [
+        member(name, least, nodeSelector={"name": at})
+        for name, at in (("free-0", "a"), ("free-1", "b"), ("g-2", "c"))
+    ]
+    cluster = stage(*nodes, *members)
+    assert sorted(cluster.schedule()) == ["free-0", "free-1"]
+    assert cluster.waiting() == {"g-2": "c"}
+    cluster.add(pod("free-high", cpu=2, priority=10, nodeSelector={"name": "b"})).advance(60)
+    placed = cluster.placed()
+    assert placed.pop("free-high") == "b"
+    assert sorted(placed) == stay

@@ -135,7 +135,7 @@ class BindRetries:
             return None
         if not self._cluster.nodes.alive[pod.row] or not job.is_ready:
             return None
-        return None if job.can_do_without((pod.uid,)) else job
+        return None if job.stays_ready_without((pod.uid,)) else job
 
     def _loss(self, retry: BindRetry) -> str:
         """Why a pod in back-off cannot have its place any more; empty if it can."""

@@ -365,7 +365,16 @@ class Job:
         interrupted, and it is not ready without them. A PodGroup of `scheduling.k8s.io` states it."""
         if self.core is not None:
             return self.core.spec.is_disrupted_whole
-        return (self.is_ready or self.interrupted) and not self.can_do_without(gone)
+        return (self.is_ready or self.interrupted) and not self.stays_ready_without(gone)
+
+    def stays_ready_without(self, gone: Collection[str]) -> bool:
+        """As `can_do_without`. Once some of the others are bound or being bound, those that wait in
+        Permit do not count either: they may be refused, and the job would be half bound."""
+        left = [each for each in self.placed() if each.uid not in gone]
+        has_started = any(each.phase is Phase.ASSIGNED or each.is_being_bound for each in left)
+        return self._is_enough(
+            [each for each in left if each.phase is Phase.ASSIGNED] if has_started else left
+        )
 
     def can_do_without(self, gone: Collection[str]) -> bool:
         """Whether it would still be ready without these members (uids). Members whose bind is not

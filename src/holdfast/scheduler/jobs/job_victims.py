@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 
 from holdfast.scheduler.cluster.base import ClusterBase
-from holdfast.scheduler.cluster.records import JobName, PodRecord
+from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
 from holdfast.scheduler.jobs.job import Job, task_of
 
 
@@ -110,12 +110,14 @@ def _limits_in(job: Job) -> Hashable:
     there = frozenset(kinds.items())
     if job.core is not None:
         return there, job.core.spec.is_disrupted_whole
-    tasks = Counter(task_of(each) for each in placed if not each.is_being_bound)
-    tasks.update(job.done.values())
+    states = Counter(
+        (task_of(each), each.is_being_bound, each.phase is Phase.ASSIGNED) for each in placed
+    )
     return (
         there,
         job.is_ready or job.interrupted,
-        frozenset(tasks.items()),
+        frozenset(states.items()),
+        frozenset(Counter(job.done.values()).items()),
         job.still_needs,
         frozenset(job.min_tasks.items()),
     )
