@@ -260,6 +260,46 @@ def test_another_pod_is_evicted_if_a_disruption_budget_protects_the_first() -> N
     assert played.times("late") == [10]
 
 
+@pytest.mark.parametrize("cpu", [2, 4], ids=["for one pod", "for a gang"])
+@pytest.mark.parametrize(("budgets", "evictions"), [([3], 2), ([1], 0), (["100%", "100%"], 0)])
+def test_nothing_is_evicted_unless_budgets_allow_all_of_it(
+    budgets: list[int | str], evictions: int, cpu: int
+) -> None:
+    """Else one pod would be evicted again and again, as the one that replaces it takes its place."""
+    made = [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": f"budget-{i}", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": APP}, "maxUnavailable": most},
+        }
+        for i, most in enumerate(budgets)
+    ]
+    given = [low(f"x{i}", 2, "a", labels=APP) for i in range(4)]
+    wants = [pod_group("g", 4 // cpu, queue="b"), *gang("g", 4 // cpu, cpu, at="10s")]
+    played = play(node("n1", 8), queue("a"), queue("b"), given, made, wants, config=RECLAIM)
+    assert len(victims(played, "Evicted")) == evictions
+    assert (played.times("g-0") == [10]) == bool(evictions)
+
+
+def test_a_job_reclaims_once_the_budget_allows_it() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": APP}, "maxUnavailable": 1},
+    }
+    given = [low(f"x{i}", 2, "a", labels=APP) for i in range(4)]
+    wider = step(
+        "60s",
+        patch={"kind": "PodDisruptionBudget", "name": "a", "merge": {"spec": {"maxUnavailable": 2}}},
+    )
+    late = low("late", 4, "b", at="10s")
+    played = play(node("n1", 8), queue("a"), queue("b"), given, budget, late, wider, config=RECLAIM)
+    assert len(victims(played, "Evicted")) == 2
+    assert played.times("late") == [60]
+
+
 def test_a_job_reclaims_for_all_of_it_or_not_at_all() -> None:
     queues = [queue("a"), queue("b")]
     fits = [pod_group("g", 2, queue="b"), *gang("g", 2, at="10s")]

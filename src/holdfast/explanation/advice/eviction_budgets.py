@@ -76,20 +76,23 @@ def allowing_budgets(
             yield each
 
 
-def wider_budget(snapshot: ClusterSnapshot, budget: DisruptionBudget) -> Iterator[Repair]:
-    """The budget with which one pod may be evicted, and its status as the controller would write it."""
+def wider_budget(
+    snapshot: ClusterSnapshot, budget: DisruptionBudget, evictions: int = 1
+) -> Iterator[Repair]:
+    """The budget with which so many pods may be evicted, and its status as the controller would write
+    it."""
     raw = snapshot.find(_BUDGET, budget.name, budget.namespace) or {}
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     healthy, expected = status.get("currentHealthy"), status.get("expectedPods")
-    if not isinstance(healthy, int) or healthy < 1:
+    if not isinstance(healthy, int) or healthy < evictions:
         return
-    allowed = patch(_BUDGET, raw, {"status": {"disruptionsAllowed": 1}}, follows=True)
+    allowed = patch(_BUDGET, raw, {"status": {"disruptionsAllowed": evictions}}, follows=True)
     of = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
     if "maxUnavailable" not in spec:
-        text = f"lower minAvailable of {of} from {spec.get('minAvailable', 1)} to {healthy - 1}"
-        body: Raw = {"spec": {"minAvailable": healthy - 1}}
+        text = f"lower minAvailable of {of} from {spec.get('minAvailable', 1)} to {healthy - evictions}"
+        body: Raw = {"spec": {"minAvailable": healthy - evictions}}
     elif isinstance(expected, int):
-        more = max(1, expected - healthy + 1)
+        more = expected - healthy + evictions
         text = f"raise maxUnavailable of {of} from {spec['maxUnavailable']} to {more}"
         body = {"spec": {"maxUnavailable": more}}
     else:

@@ -27,9 +27,10 @@ def consider_reclaim(advisor: Advisor, pod: PodRecord, protected: Iterable[PodRe
         change = patch(QUEUE, raw, {"spec": {"reclaimable": True}})
         text = f"set reclaimable: true in queue {raw['metadata']['name']}"
         advisor.propose(repair(text, "SetReclaimable", [change]))
-    budgets = DisruptionBudgets(snapshot.cluster).violated_by(list(protected))
-    for budget in budgets:
-        any(map(advisor.propose, wider_budget(snapshot, budget)))
+    victims = list(protected)
+    for budget in DisruptionBudgets(snapshot.cluster).forbidding(victims):
+        evictions = sum(map(budget.protects, victims))
+        any(map(advisor.propose, wider_budget(snapshot, budget, evictions)))
     smaller = resize(snapshot, Subject.of(pod), deserved_sizes(snapshot, pod))
     if smaller is not None and advisor.propose_once(("Resize",), smaller):
         improve_size(advisor)

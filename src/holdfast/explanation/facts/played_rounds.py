@@ -90,11 +90,6 @@ class Play:
     """In which round that was first tried."""
     first: list[Eviction] = field(default_factory=list)
     """What was evicted for others before something was for it."""
-    protected: list[PodRecord] = field(default_factory=list)
-    """The pods that would have been evicted for it, if a disruption budget had not refused that; others
-    are tried after those that were refused."""
-    first_protected: list[PodRecord] = field(default_factory=list)
-    """Those of them that were tried first."""
     steps_before: list[PlayedStep] = field(default_factory=list)
     """What happened in the first round before it was tried."""
     others: list[tuple[PodRecord, str]] = field(default_factory=list)
@@ -255,7 +250,6 @@ class _Rounds(SnapshotCopy):
         """The nodes to which it, or its members, were bound."""
         self._decided: list[Decision] = []
         """The decisions of the last round, to be looked at once they are carried out."""
-        self._refused: list[tuple[int, PlayedRemoval]] = []
         """Each with its round."""
         self.steps_before: list[PlayedStep] = []
         self._attempts = [0]
@@ -329,8 +323,6 @@ class _Rounds(SnapshotCopy):
                 if isinstance(step, PlayedRemoval) and step.by in self._own:
                     self._own_round = self._own_round or self._round
                 if isinstance(decision, Evict) and self._is_refused(decision):
-                    assert isinstance(step, PlayedRemoval)
-                    self._refused.append((self._round, step))
                     continue
                 if isinstance(step, PlayedRemoval) and step.by in self._own:
                     self._evicting_round = self._evicting_round or self._round
@@ -374,9 +366,6 @@ class _Rounds(SnapshotCopy):
                 _add(play.own, self._leader(step.by) or record, step.verb, record)
             elif not play.own and (leader := self._leader(step.by)) is not None:
                 _add(play.first, leader, step.verb, record)
-        refused = [(at, known[each.uid]) for at, each in self._refused if each.by in own]
-        play.protected = [pod for _, pod in refused]
-        play.first_protected = [pod for at, pod in refused if at == refused[0][0]]
         play.others = list(placed.values())
         return play
 

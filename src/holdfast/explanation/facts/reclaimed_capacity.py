@@ -18,10 +18,11 @@ from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.jobs import Job
-from holdfast.snapshot.cluster_changes import applied, patch
+from holdfast.snapshot.cluster_changes import applied, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
 
 QUEUE = KINDS[VOLCANO_API, "Queue"]
+_BUDGET = KINDS["policy/v1", "PodDisruptionBudget"]
 _NODES = 3
 
 
@@ -43,25 +44,34 @@ def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
     play = played(snapshot, _goal(snapshot, pod), reclaims=True)
     if play.own_round != 1 and (play.nodes or play.own_round):
         return Reclaiming()  # once others have evicted
-    if not play.victims(RECLAIMED) and not play.protected:
-        return Reclaiming(details=tuple(_why_not(snapshot, pod, play)))
-    budgets = DisruptionBudgets(snapshot.cluster)
-    refusals = [
-        f"{budget.text}, and protects {pods_text(p for p in play.protected if budget.protects(p))}"
-        for budget in budgets.violated_by(play.protected)
-    ]
     if not play.victims(RECLAIMED):
-        what = reclaimed_text(snapshot, [Eviction(pod, RECLAIMED, play.first_protected)])
-        refused = [f"{each}: the eviction is refused, and tried again later" for each in refusals]
-        return Reclaiming("", (f"it would reclaim {what}", *refused), tuple(play.protected))
+        return _forbidden(snapshot, pod) or Reclaiming(details=tuple(_why_not(snapshot, pod, play)))
     what = reclaimed_text(snapshot, play.own)
     if not is_configured:
         missing = f"the action reclaim is not configured: with it, it could reclaim {what}"
-        return Reclaiming(details=(missing, *refusals))
+        return Reclaiming(details=(missing,))
     text = f"it can reclaim {what}, and will in the next round"
     if not play.nodes:
         text += ", but does not start then, since others take that first"
-    return Reclaiming(text, tuple(f"{each}: others are evicted" for each in refusals))
+    return Reclaiming(text)
+
+
+def _forbidden(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming | None:
+    """What would be reclaimed if no disruption budget forbade it; None if nothing would."""
+    budgets = [raw["metadata"] for raw in snapshot.all(_BUDGET)]
+    if not budgets:
+        return None
+    changes = [delete(_BUDGET, each["name"], each.get("namespace", "")) for each in budgets]
+    with applied(snapshot, changes):
+        play = played(snapshot, _goal(snapshot, pod), reclaims=True)
+    victims = play.victims(RECLAIMED)
+    if not victims or not play.nodes:
+        return None
+    details = [f"it would reclaim {reclaimed_text(snapshot, play.own)}"]
+    for budget in DisruptionBudgets(snapshot.cluster).forbidding(victims):
+        names = pods_text(each for each in victims if budget.protects(each))
+        details.append(f"{budget.text}, and protects {names}: it reclaims nothing or all it needs")
+    return Reclaiming("", tuple(details), tuple(victims))
 
 
 def _goal(snapshot: ClusterSnapshot, pod: PodRecord) -> Goal:

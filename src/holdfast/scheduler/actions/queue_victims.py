@@ -31,8 +31,9 @@ class VictimPlan(NamedTuple):
 
 class QueueVictimSelector:
     """Selects victims for one pod. `may_evict` tells whether a pod may be a victim, with the victims
-    before it removed; `admitted` whether the pod's queue admits it, with all victims removed. A gang
-    is not evicted if a member has a priority of `below` or higher."""
+    before it removed; `admitted` whether the pod's queue admits it, with all victims removed;
+    `may_all_evict` whether all these pods may be victims. A gang is not evicted if a member has a
+    priority of `below` or higher."""
 
     def __init__(
         self,
@@ -41,9 +42,11 @@ class QueueVictimSelector:
         may_evict: Callable[[PodRecord], bool],
         admitted: Callable[[], bool],
         below: float = math.inf,
+        may_all_evict: Callable[[list[PodRecord]], bool] = lambda pods: True,
     ) -> None:
         self._round, self._cluster, self._pod = round_, round_.cluster, pod
         self._may_evict, self._admitted, self._below = may_evict, admitted, below
+        self._may_all_evict = may_all_evict
         self._profile = round_.profiles[pod.scheduler]
         self._column = round_.columns.column(self._profile, pod.cls)
         self._dry_run = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
@@ -131,6 +134,8 @@ class QueueVictimSelector:
             if any(p.cls.non_preemptible or p.cls.priority >= self._below for p in companions):
                 continue
             group = [pod, *(each for each in companions if each.row >= 0)]
+            if not self._may_all_evict(gone + group):
+                continue
             gone += group
             yield [(each, each.row) for each in group]
 

@@ -3,11 +3,12 @@ share.
 
 A job reclaims no more than its queue deserves, and only from queues that are over-allocated and
 reclaimable. The least important pods are evicted first; of a gang that would then have too few members,
-all. Nothing is evicted unless the whole job becomes ready.
+all. Nothing is evicted unless the whole job becomes ready, and PodDisruptionBudgets allow now that all
+the victims are evicted: else some would be, for a job that does not start.
 
 Queues are compared as they will be once pods that are being evicted are gone and nominated pods are
-placed, so that capacity which is coming free is not reclaimed twice. A pod whose eviction a
-PodDisruptionBudget refused is not evicted again before a back-off; other pods may be meanwhile.
+placed, so that capacity which is coming free is not reclaimed twice. A pod whose eviction was refused
+all the same is not evicted again before a back-off; other pods may be meanwhile.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_critical
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Evict, Nominate
+from holdfast.scheduler.cluster.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.dry_run import DryRun
@@ -46,6 +48,8 @@ class ReclaimableCapacity:
         """The lowest priority of a possible victim on each row."""
         self.emptying: set[int] = set()
         """The rows with terminating pods."""
+        self._budgets = DisruptionBudgets(cluster)
+        self._victims: list[PodRecord] = []
 
     def __bool__(self) -> bool:
         return bool(self._over_allocated)
@@ -75,6 +79,10 @@ class ReclaimableCapacity:
             and pod.uid not in self._cluster.not_evicted_before
         )
 
+    def may_evict_all(self, pods: list[PodRecord]) -> bool:
+        """Whether PodDisruptionBudgets allow now that these pods are evicted besides all victims."""
+        return self._budgets.may_all_be_evicted(self._victims + pods)
+
     def rows(self, among: NDArray[np.bool_], pod: PodRecord, column: ClassColumn) -> Rows:
         """The rows where the pod may fit without victims, in the order of their lowest priority."""
         nodes = self._cluster.nodes
@@ -88,6 +96,7 @@ class ReclaimableCapacity:
 
     def evicted(self, victim: PodRecord) -> None:
         """The pod was selected as a victim: its capacity is no longer reclaimable."""
+        self._victims.append(victim)
         row = victim.row
         if row < 0:
             return
@@ -195,7 +204,8 @@ def _state(round_: Round) -> Hashable:
     full node becomes eligible, the queued pods are not tried again, but pods on it may be reclaimed."""
     cluster = round_.cluster
     epoch, refused = cluster.epoch, frozenset(cluster.not_evicted_before)
-    return round_.queue.refusals, epoch.of_feasibility(), epoch.queues, epoch.jobs, refused
+    budgets = epoch.kinds["PodDisruptionBudget"]
+    return round_.queue.refusals, epoch.of_feasibility(), epoch.queues, epoch.jobs, refused, budgets
 
 
 def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
@@ -358,7 +368,13 @@ class _Reclaimer:
         )
         rows = self._reclaimable.rows(among, pod, column)
         selector = QueueVictimSelector(
-            self._round, pod, lambda p: self._may_evict(p) and self._is_above(p, pod), admitted
+            self._round,
+            pod,
+            lambda p: self._may_evict(p) and self._is_above(p, pod),
+            admitted,
+            may_all_evict=lambda pods: self._reclaimable.may_evict_all(
+                [*self._victims.values(), *pods]
+            ),
         )
         plan = selector.on_one_node(rows.tolist())
         if plan is None:

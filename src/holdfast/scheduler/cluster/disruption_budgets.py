@@ -78,6 +78,10 @@ class DisruptionBudgets:
             (violating if broken else others).append(pod)
         return violating, others
 
+    def may_all_be_evicted(self, pods: Collection[PodRecord]) -> bool:
+        """Whether the API server would evict all of these pods, one after the other."""
+        return not self or len(self.evictable([pods])) == len(pods)
+
     def evictable(self, groups: Iterable[Collection[PodRecord]]) -> frozenset[str]:
         """The uids of the pods that the API server would evict if one group was evicted after the
         other, in whichever order the pods of a group are: it refuses an eviction that would violate a
@@ -104,6 +108,17 @@ class DisruptionBudgets:
             budget
             for budget in self._budgets()
             if sum(budget.protects(pod) for pod in pods) > max(0, budget.allowed)
+        ]
+
+    def forbidding(self, pods: list[PodRecord]) -> list[DisruptionBudget]:
+        """The budgets for which the API server would not evict all of these pods; see `evictable`."""
+        budgets = [*self._budgets(), *self._of_all]
+        protecting = {pod.uid: [each for each in budgets if each.protects(pod)] for pod in pods}
+        return [
+            budget
+            for budget in budgets
+            if sum(budget in own for own in protecting.values()) > max(0, budget.allowed)
+            or any(budget in own and len(own) > 1 for own in protecting.values())
         ]
 
     def _budgets(self) -> list[DisruptionBudget]:
