@@ -144,3 +144,37 @@ def test_a_deployment_with_pending_pods_is_smaller_before_its_pods_end() -> None
     assert nodes["p"] == "n1"
     assert len(nodes) == 2
     assert not nodes.keys() & set(ended)
+
+
+def stateful(template: Raw, **spec: object) -> Raw:
+    metadata = {"name": "w", "annotations": {"sim.holdfast.io/at": "5s"}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "w"}}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("strategy", ["RollingUpdate", "OnDelete"])
+def test_a_template_is_changed_before_pods_of_the_old_one_can_start(strategy: str) -> None:
+    """Two old pods would start once the node has the label: the third one would not fit the queue, or
+    the first one would be made again with what it requests now."""
+    template: Raw = {"metadata": {"labels": {"app": "w"}, "annotations": in_queue("r")}}
+    template["spec"] = pod("x", 2, nodeSelector={"disk": "ssd"})["spec"]
+    web = stateful(template, updateStrategy={"type": strategy})
+    situation = Situation(node("c", 4), queue("r", capability={"cpu": "5"}), web)
+    first = situation.report("StatefulSet", "w").advice[0]
+    assert first.text == (
+        "request at most 1333m cpu instead of 2, in the template of StatefulSet w and label c (kubectl "
+        "label node c disk=ssd), then delete the pending pod (kubectl delete pod w-0): the StatefulSet "
+        "does not replace it by itself; then all 3 pods fit: c"
+    )
+    assert situation.followed(first) == {"w-0": "c", "w-1": "c", "w-2": "c"}
+
+
+def test_a_template_is_changed_before_an_old_pod_can_use_a_reservation() -> None:
+    """One old pod runs beside the reservation; another one would take all of it."""
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": pod("x", 2)["spec"]}
+    held = reservation("h", "2", "ww", allocateOnce=False)
+    situation = Situation(node("a", 4), held, stateful(template))
+    found = [each for each in situation.report("StatefulSet", "w").advice if "owners" in each.text]
+    assert found[0].text.startswith("request at most 1 cpu instead of 2, in the template of Stateful")
+    assert found[0].text.endswith("; then all 3 pods fit: a")
+    assert situation.followed(found[0]) == {"w-0": "a", "w-1": "a", "w-2": "a"}

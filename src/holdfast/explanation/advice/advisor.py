@@ -407,13 +407,15 @@ class Advisor:
 
     def _depends_on_order(self, change: ClusterChange) -> bool:
         """Whether what comes of the change may depend on the order of its steps, or on what others do
-        with the capacity of pods that end."""
+        with the capacity of pods that end. Pods of the old template compete with those of the new
+        one."""
         if self._are_new or self.snapshot.is_hypothetical:
             return False
         parts = [each for each in change.parts if not each.follows]
         if len(parts) < 2 and END_PODS not in change.actions:
             return False
-        return self._others_compete or any(map(scales_workload, parts))
+        is_edited = self._parts is not None and edits_template(self._parts, change)
+        return is_edited or self._others_compete or any(map(scales_workload, parts))
 
     @cached_property
     def _others_compete(self) -> bool:

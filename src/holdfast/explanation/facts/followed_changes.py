@@ -83,7 +83,8 @@ def first_order_that_holds(
     expected: ExpectedOutcome,
 ) -> int:
     """Which of these orders of steps is the first after which it is as expected. It is -1 if none is,
-    and 0 if that is not known: it would not be so either if nothing else were pending."""
+    and 0 if that is not known: it would not be so either if nothing else were pending, and all steps
+    were made at one moment."""
     first: Sequence[UserStep] = ()
     for at, steps in enumerate(orders):
         first = first or steps
@@ -96,7 +97,10 @@ def first_order_that_holds(
     alone = list(_without_others(snapshot, goal, expected))
     there = {_key(raw) for raw in alone} | {expected.top[1:] if expected.top is not None else ()}
     own = [each for each in first if each.change.operation == CREATE or _changed(each) in there]
-    return -1 if _is_reached(snapshot, goal, own, expected, alone) else 0
+    is_possible = any(
+        _is_reached(snapshot, goal, own, expected, alone, at_once) for at_once in (False, True)
+    )
+    return -1 if is_possible else 0
 
 
 def _is_reached(
@@ -105,11 +109,12 @@ def _is_reached(
     steps: Sequence[UserStep],
     expected: ExpectedOutcome,
     objects: Iterable[Raw],
+    at_once: bool = False,
 ) -> bool | None:
     """None if it is not known, since a step cannot be made on the copy."""
     try:
         cluster = _FollowedCluster(snapshot, objects)
-        cluster.follow(steps)
+        cluster.follow(steps, at_once)
     except (NotSettled, StatusError, AlreadyExists):
         return None
     return cluster.is_as_expected(goal, expected)
@@ -181,15 +186,18 @@ class _FollowedCluster(SnapshotCopy):
         queued = self.workloads.next_due()
         return super().is_due() or (queued is not None and queued <= self.clock.epoch())
 
-    def follow(self, steps: Iterable[UserStep]) -> None:
-        """Raises NotSettled."""
+    def follow(self, steps: Iterable[UserStep], at_once: bool = False) -> None:
+        """Makes the steps, `at_once` or so that everything comes to rest between them. Raises
+        NotSettled."""
         self.rest()
         for each in steps:
             self.clock.advance(max(self.clock.t + _BETWEEN, each.until or 0.0))
             if each.until is not None:
                 self._end_until(each.until)
             self._make(each.change)
-            self.rest()
+            if not at_once:
+                self.rest()
+        self.rest()
 
     def _end_until(self, time: float) -> None:
         """Ends the pods that are expected to end until some time."""
