@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -594,6 +595,56 @@ def test_a_gang_that_waits_for_a_gang_without_pods() -> None:
     assert advice.text.startswith(f"remove default/kb from the annotation {GANG_GROUPS}, in each of 2")
     assert not world_of(objects).node_of("k-0")
     assert world_of(changed(objects, advice.change)).node_of("k-0")
+
+
+def volcano_partner(name: str, *names: str) -> list[Raw]:
+    """A gang of two pods that starts together with the gangs of these names."""
+    group = in_default(pod_group(name, 2))
+    listed = json.dumps([f"default/{each}" for each in names])
+    group["metadata"].setdefault("annotations", {})[GANG_GROUPS] = listed
+    return [group, *gang(name, 2)]
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ([], "does not exist and no pod names it"),
+        (
+            [in_default(core_group("u", 2))],
+            "is a PodGroup of scheduling.k8s.io, which cannot be listed",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["PodGroup", "Pod"])
+def test_a_gang_whose_partner_cannot_be_found(kind: str, others: list[Raw], why: str) -> None:
+    objects = [N1, *volcano_partner("t", "t", "u"), *others]
+    report = as_they_are(kind, "t" if kind == "PodGroup" else "t-0", *objects)
+    assert "waits for PodGroup/default/u" in report.summary
+    assert (
+        f"PodGroup/default/u {why}: PodGroup default/t starts only together with it "
+        f"(annotation {GANG_GROUPS})"
+    ) in report.details
+    (advice,) = report.advice
+    assert advice.text.startswith(f"remove default/u from the annotation {GANG_GROUPS}")
+    assert world_of(changed(objects, advice.change)).node_of("t-0")
+
+
+def test_a_gang_whose_partner_waits_for_one_that_does_not_exist() -> None:
+    objects = [N1, *volcano_partner("t", "t", "u"), *volcano_partner("u", "u", "v")]
+    report = as_they_are("PodGroup", "t", *objects)
+    assert any("PodGroup/default/v does not exist" in each for each in report.details)
+    (advice,) = report.advice
+    assert advice.text.startswith(f"remove default/v from the annotation {GANG_GROUPS}")
+    assert world_of(changed(objects, advice.change)).node_of("t-0")
+
+
+def test_a_gang_that_fits_only_without_its_partner_does_not_wait_for_itself() -> None:
+    small = node("n1", 3)
+    report = as_they_are(
+        "PodGroup", "t", small, *volcano_partner("t", "t", "u"), *volcano_partner("u", "t", "u")
+    )
+    assert "waits for" not in report.summary
+    assert "not tried" not in report.summary
 
 
 def test_two_groups_of_one_name_in_two_api_groups() -> None:

@@ -63,7 +63,7 @@ def find(snapshot: ClusterSnapshot, infos: Iterable[KindInfo], name: str, namesp
 def declared_gang(snapshot: ClusterSnapshot, name: str, namespace: str) -> Raw | None:
     """An object for a gang that has none, because only annotations of its pods declare it."""
     job = snapshot.cluster.jobs.get(namespace, name)
-    if job is None or job.group is not None or job.declared is None:
+    if job is None or job.group is not None or not job.is_declared:
         return None
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": SIGS_PODGROUP_API, "kind": "PodGroup", "metadata": metadata}

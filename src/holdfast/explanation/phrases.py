@@ -66,7 +66,7 @@ def in_time(time: float, now: float) -> str:
 
 def job_text(job: Job) -> str:
     """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
-    kind = "gang" if job.group is None and job.declared is not None else "PodGroup"
+    kind = "gang" if job.group is None and job.is_declared else "PodGroup"
     return f"{kind} {job.name.namespace}/{job.name.name}"
 
 

@@ -1,10 +1,22 @@
 """The reserve action: who starves, where room is held, what that does to others, how it ends."""
 
+import json
 from typing import Any
 
 import pytest
 
-from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue, reservation
+from harness.objects import (
+    SIGS,
+    VOLCANO,
+    Raw,
+    gang,
+    in_queue,
+    node,
+    pod,
+    pod_group,
+    queue,
+    reservation,
+)
 from harness.scenarios import Played, actions, play, step
 
 CLOSED, OPEN = {"status": {"state": "Closed"}}, {"status": {"state": "Open"}}
@@ -146,6 +158,45 @@ def test_a_job_that_waits_for_its_own_pods_does_not_starve() -> None:
     given = [node("n1", 4), pod_group("g", 3), *gang("g", 2)]
     played = play(given, config=actions(**AFTER), until=100)
     assert played.events("PodGroup/default/g", "Starving", "Reserved") == []
+
+
+def partner_gang(name: str, api: str, *names: str) -> list[Raw]:
+    """A gang of two pods that starts together with the gangs of these names."""
+    group = pod_group(name, 2, api)
+    listed = json.dumps([f"default/{each}" for each in names])
+    group["metadata"]["annotations"]["gang.scheduling.koordinator.sh/groups"] = listed
+    return [group, *gang(name, 2)]
+
+
+@pytest.mark.parametrize("api", [VOLCANO, SIGS])
+@pytest.mark.parametrize("restart", [None, "20s"])
+def test_a_gang_does_not_starve_for_a_partner_that_does_not_exist(
+    api: str, restart: str | None
+) -> None:
+    given = [node("n1", 4), *partner_gang("t", api, "t", "u")]
+    restarts = [step(restart, restart="scheduler")] if restart else []
+    played = play(given, *restarts, config=actions(**AFTER), until=100)
+    assert played.bound() == {}
+    assert played.events("PodGroup/default/t", "Starving", "Reserved", "Ready") == []
+
+
+def test_a_gang_does_not_starve_for_the_missing_partner_of_its_partner() -> None:
+    given = [*partner_gang("t", VOLCANO, "t", "u"), *partner_gang("u", VOLCANO, "u", "v")]
+    played = play(node("n1", 4), given, config=actions(**AFTER), until=100)
+    assert played.bound() == {}
+    assert played.all("Reservation") == []
+
+
+def test_a_gang_waits_though_its_partner_is_deleted_while_capacity_is_held() -> None:
+    """Capacity comes free for t alone after u is gone."""
+    t, u = (partner_gang(name, VOLCANO, "t", "u") for name in "tu")
+    gone = [
+        step("20s", delete={"kind": raw["kind"], "name": raw["metadata"]["name"]} | api)
+        for raw, api in zip(u, [{"apiVersion": VOLCANO}, {}, {}], strict=True)
+    ]
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(full("n1", 4, 30, 30, 30, 30), t, u, *gone, config=config, until=100)
+    assert played.times("t-0", "t-1") == [None, None]
 
 
 @pytest.mark.parametrize("at", ["5s", "15s"])

@@ -1,5 +1,6 @@
 """Jobs of several pods: together or not at all."""
 
+import itertools
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group, make_reservation
 from harness.driver import Driver
-from harness.objects import GROUP, SIGS, SIM, VOLCANO, gang, node, pod, pod_group, reservation
+from harness.objects import GROUP, SIGS, SIM, VOLCANO, Raw, gang, node, pod, pod_group, reservation
 from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Nominate, Preempt, SetPodScheduled
 from holdfast.scheduler.cluster.events import write_refused
@@ -170,6 +171,79 @@ class TestAPartnerThatDoesNotNameTheJob:
         played = play(node("n1", cpu), shared, a, b, until=90)
         placed = [t for t in played.times("a0", "a1", "a2", "a3", "b0") if t is not None]
         assert placed == [0] * min(5, cpu)
+
+
+def partner_gang(name: str, kind: str, *partners: str, on: str = "PodGroup") -> list[Raw]:
+    """Two pods with a PodGroup of this API version, or without one, that name these as partners: in the
+    annotations of the PodGroup or of the pods."""
+    listed = {KOORD + "groups": json.dumps([f"default/{each}" for each in partners])}
+    on_pods = listed if on == "pods" or not kind else {}
+    if not kind:
+        own = {KOORD + "name": name, KOORD + "min-available": "2"}
+        return [pod(f"{name}{i}", annotations=own | on_pods) for i in range(2)]
+    group = pod_group(name, 2, kind)
+    if on == "PodGroup":
+        group["metadata"]["annotations"] |= listed
+    naming = {"group": name} if kind == VOLCANO else {"labels": {LIGHT: name}}
+    return [group, *(pod(f"{name}{i}", annotations=on_pods, **naming) for i in range(2))]
+
+
+KINDS = pytest.mark.parametrize("kinds", list(itertools.product([VOLCANO, SIGS, ""], repeat=2)))
+
+
+@KINDS
+@pytest.mark.parametrize("on", ["PodGroup", "pods"])
+@pytest.mark.parametrize("named", ["tu", "other"])
+def test_partners_of_all_kinds_start_together_or_not_at_all(
+    kinds: tuple[str, str], on: str, named: str
+) -> None:
+    """Whether or not each gang lists itself too."""
+    t, u = (
+        partner_gang(name, kind, *("tu" if named == "tu" else other), on=on)
+        for name, kind, other in zip("tu", kinds, "ut", strict=True)
+    )
+    assert play(node("n1", 3), t, u).bound() == {}
+    assert len(play(node("n1", 4), t, u).bound()) == 4
+
+
+@pytest.mark.parametrize("cpu", [2, 4, 5])
+def test_gangs_that_name_each_other_in_a_ring_start_together(cpu: int) -> None:
+    ring = [partner_gang(name, VOLCANO, name, other) for name, other in ("tu", "uv", "vt")]
+    assert play(node("n1", cpu), *ring).bound() == {}
+    assert len(play(node("n1", 6), *ring).bound()) == 6
+
+
+@pytest.mark.parametrize("at", ["5s", "15s"])
+def test_partners_are_found_again_after_a_restart(at: str) -> None:
+    t, u = (partner_gang(name, VOLCANO, "t", "u") for name in "tu")
+    for each in u:
+        each["metadata"]["annotations"][f"{SIM}at"] = "10s"
+    more = node("n2", 4, annotations={f"{SIM}at": "20s"})
+    played = play(node("n1", 3), t, u, more, step(at, restart="scheduler"), until=60)
+    assert played.times("t0", "t1", "u0", "u1") == [20] * 4
+
+
+def test_a_partner_of_the_same_name_in_another_namespace_is_not_the_one_that_is_listed() -> None:
+    t, u = partner_gang("t", VOLCANO, "t", "u"), partner_gang("u", VOLCANO, "t", "u")
+    for each in u:
+        each["metadata"]["namespace"] = "shop"
+    played = play(node("n1", 8), t, u)
+    assert played.bound() == {}
+
+
+def test_of_two_partners_of_one_name_the_one_of_the_own_api_group_counts() -> None:
+    """The PodGroup of scheduling.volcano.sh has no pods."""
+    t, u = partner_gang("t", SIGS, "t", "u"), partner_gang("u", SIGS, "t", "u")
+    played = play(node("n1", 4), pod_group("u", 5), t, u)
+    assert len(played.bound()) == 4
+
+
+def test_settings_of_members_without_a_minimum_do_not_replace_those_with_one() -> None:
+    declared = {KOORD + "name": "g", KOORD + "min-available": "3"}
+    pods = [pod(f"p{i}", annotations=declared) for i in range(2)]
+    late = {KOORD + "name": "g", KOORD + "waiting-time": "1m"}
+    played = play(node("n1", 4), pods, pod("p2", annotations=late, at="10s"))
+    assert played.times("p0", "p1", "p2") == [10, 10, 10]
 
 
 def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:

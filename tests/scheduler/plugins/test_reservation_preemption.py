@@ -1,5 +1,7 @@
 """Reservations that make others go: who may, whom, in which order, and what becomes of the room."""
 
+import json
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ from harness.world import World
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 from scheduler.reservations.preempting_reservations import (
     CAN_PREEMPT,
+    GANG,
     PRIORITY,
     SOFT,
     SOFT_EVICTOR,
@@ -23,6 +26,20 @@ from scheduler.reservations.preempting_reservations import (
 )
 
 SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
+
+
+def in_gang(name: str, *groups: str) -> dict[str, str]:
+    """The annotations of the one member of a gang that starts together with these."""
+    listed = json.dumps([f"default/{each}" for each in groups])
+    return {f"{GANG}name": name, f"{GANG}min-available": "1"} | (
+        {f"{GANG}groups": listed} if groups else {}
+    )
+
+
+def partner(name: str, cpu: int) -> Raw:
+    """A reservation that is a gang by itself."""
+    return rsv(name, 0, cpu=str(cpu), annotations=in_gang(name))
+
 
 # Who, and whom
 
@@ -60,6 +77,23 @@ def test_only_who_says_so_preempts_and_only_the_less_important(
     world = World(node("n0", cpu="6"), victim).put(preemptor)
     assert names(world) == (["high"] if preempts else ["high", "low"])
     assert world.phase("high") == ("Available" if preempts else "Pending")
+
+
+@pytest.mark.parametrize(
+    ("groups", "others", "preempts"),
+    [
+        (["a"], [], True),
+        (["a", "b"], [], False),
+        (["a", "b"], [partner("b", 60)], False),
+        (["a", "b"], [partner("b", 2)], True),
+    ],
+)
+def test_a_gang_does_not_preempt_before_its_partners_are_ready(
+    groups: list[str], others: list[Raw], preempts: bool
+) -> None:
+    world = World(node("n0", cpu="6"), low(), *others).put(high(annotations=in_gang("a", *groups)))
+    assert world.phase("high") == ("Available" if preempts else "Pending")
+    assert ("low" in names(world)) != preempts
 
 
 def test_priority_of_the_template_comes_before_the_label() -> None:

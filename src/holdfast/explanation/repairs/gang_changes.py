@@ -26,7 +26,7 @@ from holdfast.explanation.repairs.repair import RESIZE, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import GangName, PodRecord
 from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
@@ -160,16 +160,24 @@ def _group_object(snapshot: ClusterSnapshot, job: Job) -> tuple[KindInfo, Raw | 
     return info, snapshot.find(info, job.name.name, job.name.namespace)
 
 
+def missing_partners(snapshot: ClusterSnapshot, job: Job) -> list[GangName]:
+    """The gangs that must start together with it, or with its partners, and do not exist."""
+    jobs = snapshot.cluster.jobs
+    return sorted({name for each in jobs.partners(job) for name in jobs.missing_partners(each)})
+
+
 def without_partners(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
     """The gang without the gangs that must start together with it and do not exist; None if all do."""
     jobs = snapshot.cluster.jobs
-    missing = jobs.missing_partners(job)
+    missing = missing_partners(snapshot, job)
     if not missing:
         return None
-    kept = sorted(job.gang.partners.difference(missing))
-    body: Raw = {"metadata": {"annotations": {GANG_GROUPS: _groups(kept)}}}
     objects = []
     for each in jobs.partners(job):
+        if not jobs.missing_partners(each):
+            continue
+        kept = sorted(each.gang.partners.difference(missing))
+        body: Raw = {"metadata": {"annotations": {GANG_GROUPS: _groups(kept)}}}
         info, raw = _group_object(snapshot, each)
         pods = (snapshot.find(POD, pod.name, pod.namespace) for pod in each.members.values())
         named = [(info, raw), *((POD, found) for found in pods)]
@@ -182,7 +190,7 @@ def without_partners(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
     return repair(f"remove {names} from the annotation {GANG_GROUPS}", "Annotate", objects)
 
 
-def _groups(kept: list[JobName]) -> str | None:
+def _groups(kept: list[GangName]) -> str | None:
     """The value of the annotation; None if it is not needed for one gang."""
     names = [f"{each.namespace}/{each.name}" for each in kept]
     return json.dumps(names) if len(names) > 1 else None

@@ -25,6 +25,7 @@ from holdfast.explanation.repairs.gang_changes import (
     create_group,
     create_members,
     lacking_pods,
+    missing_partners,
     misspelt_priority_class,
     preemption_text,
     same_names,
@@ -57,8 +58,8 @@ from holdfast.explanation.subjects.queue_limits import (
 )
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.cluster.records import GangName, PodRecord
+from holdfast.scheduler.jobs import Job, JobName
 from holdfast.scheduler.jobs.job import CORE, KEYS
 from holdfast.snapshot.cluster_changes import applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -233,18 +234,41 @@ def consider_priority_class(
         advisor.propose(each)
 
 
+def _why_missing(snapshot: ClusterSnapshot, partner: GangName) -> str:
+    """Why there is no partner of this name."""
+    if JobName(CORE, *partner) in snapshot.cluster.jobs.known:
+        return f"is a PodGroup of {CORE}, which cannot be listed"
+    return "does not exist and no pod names it"
+
+
+def _consider_partners(
+    snapshot: ClusterSnapshot, job: Job, advisor: Advisor, report: Report
+) -> Repair | None:
+    """Gangs that must start together with it and do not exist; returns it without them."""
+    report.details += [
+        f"{each} {_why_missing(snapshot, each)}: {job_text(job)} starts only together with it "
+        f"(annotation {GANG_GROUPS})"
+        for each in missing_partners(snapshot, job)
+    ]
+    fewer = without_partners(snapshot, job)
+    if fewer is not None:
+        advisor.propose(fewer)
+    return fewer
+
+
+def consider_partners(snapshot: ClusterSnapshot, job: Job, advisor: Advisor, report: Report) -> None:
+    """The same, with what else keeps its members off the nodes."""
+    fewer = _consider_partners(snapshot, job, advisor, report)
+    if fewer is not None and not advisor.advice:
+        _consider_besides(snapshot, job, [fewer], advisor, report)
+
+
 def consider_job(
     snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor, report: Report
 ) -> None:
     """A job that lacks pods or other gangs, or that its queue does not admit."""
     waiting = job.waiting()
-    if (fewer := without_partners(snapshot, job)) is not None:
-        names = ", ".join(str(each) for each in snapshot.cluster.jobs.missing_partners(job))
-        report.details.append(
-            f"{names} does not exist and no pod names it: {job_text(job)} starts only together with it "
-            f"(annotation {GANG_GROUPS})"
-        )
-        advisor.propose(fewer)
+    _consider_partners(snapshot, job, advisor, report)
     if job.is_known and job.lacks(waiting):
         if lacking := lacking_pods(job):
             report.details.append(

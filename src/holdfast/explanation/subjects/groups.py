@@ -13,6 +13,7 @@ from holdfast.explanation.report import Report
 from holdfast.explanation.subjects.blocked_members import explain_blocked_members, same_domain
 from holdfast.explanation.subjects.gang_members import (
     consider_job,
+    consider_partners,
     consider_priority_class,
     consider_queue_of_gang,
 )
@@ -150,6 +151,7 @@ def _hindrance(
     if missing := job.lacks(job.waiting()):
         consider_job(snapshot, subject, job, advisor, report)
         return f"It has too few pods: {missing}."
+    consider_partners(snapshot, job, advisor, report)
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full

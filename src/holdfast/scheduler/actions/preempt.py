@@ -218,7 +218,12 @@ class PreemptAction(Action):
     def _preempt_for_reservations(
         self, round_: Round, reserving: list[PodRecord], jobs: list[Job]
     ) -> None:
-        """Preempts for the reserve pods of a job: a proposal for one of them covers all."""
+        """Preempts for the reserve pods of a job: a proposal for one of them covers all of its gang,
+        but not its partners, which must be ready."""
+        if any(round_.cluster.jobs.missing_partners(each) for each in jobs):
+            return
+        if not all(each.is_ready for each in jobs[1:]):
+            return
         for pod in reserving:
             profile = round_.profiles[pod.scheduler]
             if round_.cycle.preempt_for_reservations(profile, pod, jobs, round_.now):

@@ -211,7 +211,10 @@ class Reserve(Action):
             return not jobs.queue_limits.never_admissible(unit.pod)
         if jobs.queue_limits.all_refused(jobs.queue_limits.never_admissible, unit.job.waiting()):
             return False
-        return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
+        partners = jobs.partners(unit.job)
+        if any(jobs.missing_partners(job) for job in partners):
+            return False
+        return all(job.is_known and not job.lacks(job.waiting()) for job in partners)
 
     def _is_served(self, round_: Round, unit: Unit) -> bool:
         """Whether there are holds for as many pods as the job needs to be ready."""

@@ -59,6 +59,16 @@ _WATCH_DELAY = 2.0
 """Seconds from an object's creationTimestamp, which has whole seconds, until the watch delivers it."""
 
 
+class GangName(NamedTuple):
+    """The name by which gangs list each other, whatever kind of PodGroup a gang has."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"PodGroup/{self.namespace}/{self.name}"
+
+
 class JobName(NamedTuple):
     """The name of a PodGroup or gang."""
 
@@ -67,6 +77,10 @@ class JobName(NamedTuple):
     the sigs group, and the other way round."""
     namespace: str
     name: str
+
+    @property
+    def gang(self) -> GangName:
+        return GangName(self.namespace, self.name)
 
     def __str__(self) -> str:
         return f"PodGroup/{self.namespace}/{self.name}"

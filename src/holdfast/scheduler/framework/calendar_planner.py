@@ -533,7 +533,7 @@ class CalendarPlanner:
             return ""
         by_then = [each for each in self._calendar if each.start <= planned.start]
         few = [
-            each.name
+            each.name.gang
             for each in self._cluster.jobs.partners(job)
             if not each.is_known or not each.would_be_ready(_reserve_pods(by_then, each))
         ]
@@ -551,12 +551,13 @@ class CalendarPlanner:
         """The members of each gang and of its partners together, and the others alone, in the order of
         their first."""
         units: dict[object, list[PlannedReservation]] = {}
+        jobs = self._cluster.jobs
         for planned in ordered:
             pod = planned.reservation.pod
             if pod is not None:
                 job = self._cluster.jobs.of(pod)
-                partners = job.gang.partners if job is not None else None
-                units.setdefault(partners or pod.job or planned.reservation.uid, []).append(planned)
+                together = frozenset(e.name for e in jobs.partners(job)) if job is not None else None
+                units.setdefault(together or planned.reservation.uid, []).append(planned)
         return list(units.values())
 
     def _note_next_end(self, planned: PlannedReservation) -> None:

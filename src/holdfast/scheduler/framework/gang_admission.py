@@ -80,7 +80,7 @@ class GangAdmission:
                 if found is not None:
                     return found
             if not job.is_known:
-                self._jobs.wait_for(jobs[0], [job.name])
+                self._jobs.wait_for(jobs[0], [job.name.gang])
                 return gang_refusal(NO_GROUP, f"{job.name} does not exist", Change.NONE)
             own = [pod for pod in members if pod.job == job.name]
             missing = job.lacks(own)
@@ -90,7 +90,7 @@ class GangAdmission:
                 of_task = job.lacks_of_tasks(own)
                 reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
                 problem = JobProblem(reason, f"{job.name} has {of_task or missing}")
-                self._jobs.wait_for(jobs[0], [job.name])
+                self._jobs.wait_for(jobs[0], [job.name.gang])
                 return GangRefusal(problem, {}, Change.NONE, {}, text)
             names = self._jobs.missing_partners(job)
             if names:

@@ -24,7 +24,7 @@ from holdfast.api.selectors import as_integer
 from holdfast.api.times import TimeError, parse_duration, parse_time
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.pod_classes import GroupMembership
-from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
+from holdfast.scheduler.cluster.records import GangName, JobName, Phase, PodRecord
 
 SCHEDULED = "Scheduled"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
@@ -143,7 +143,12 @@ class Job:
     @property
     def is_known(self) -> bool:
         """Whether a PodGroup or the annotations of a member set how many members it needs."""
-        return self.group is not None or self.declared is not None
+        return self.group is not None or self.is_declared
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the annotations of a member set how many members it needs."""
+        return self.declared is not None and self.declared.min_member is not None
 
     @property
     def core(self) -> CorePodGroup | None:
@@ -159,16 +164,18 @@ class Job:
     def min_member(self) -> int:
         if self.group is not None:
             return max(0, self.group.spec.min_member)
-        return self.declared.min_member if self.declared is not None else 1
+        least = self.declared.min_member if self.declared is not None else None
+        return 1 if least is None else least
 
     @property
     def gang(self) -> GangSettings:
-        """The gang settings of its PodGroup, otherwise those of its members."""
+        """Each of the gang settings of its PodGroup, otherwise that of its members."""
         if self.name.family == CORE:
             return _CORE_GANG
-        if self.group_gang != NO_GANG_SETTINGS or self.declared is None:
-            return self.group_gang
-        return self.declared.gang
+        own, given = self.group_gang, self.declared
+        if given is None:
+            return own
+        return GangSettings(own.partners or given.gang.partners, own.policy or given.gang.policy)
 
     @property
     def still_needs(self) -> int:
@@ -246,7 +253,8 @@ class Job:
     def declare(self, member: PodRecord, given: Declared | None) -> bool:
         """Applies the settings in a member's metadata, or that it has none; returns whether those of
         the job changed. If members differ, the youngest prevails rather than the one that was seen
-        last, so that a restart makes no difference."""
+        last, so that a restart makes no difference; those that set how many members the job needs come
+        before those that do not."""
         if self._declarations.get(member.uid) == given:
             return False
         before = self.declared
@@ -263,7 +271,8 @@ class Job:
         if not self._declarations:
             return None
         ages = {
-            uid: (self.members[uid].created or "", self.members[uid].name) for uid in self._declarations
+            uid: (given.min_member is not None, self.members[uid].created or "", self.members[uid].name)
+            for uid, given in self._declarations.items()
         }
         return self._declarations[max(ages, key=ages.__getitem__)]
 
@@ -440,11 +449,15 @@ KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL, names.
 """Labels and annotations that name a job."""
 
 
+_SETTINGS = frozenset((*names.GANG_KEYS, names.LIGHT_GROUP_MATCH_POLICY))
+"""Annotations of members that set something of their gang."""
+
+
 class GangSettings(NamedTuple):
     """The settings of a gang in Koordinator's annotations: gang groups and match policy."""
 
-    partners: frozenset[JobName] = frozenset()
-    """The gangs that must be ready together with it, including itself."""
+    partners: frozenset[GangName] = frozenset()
+    """The gangs that must be ready together with it, including itself; none if it lists no others."""
     policy: str = ""
     """The match policy: which members count. By default those that are placed or have succeeded."""
 
@@ -457,7 +470,8 @@ _CORE_GANG = GangSettings(policy=WAITING_AND_RUNNING)
 class Declared(NamedTuple):
     """The settings of a gang in the metadata of its members."""
 
-    min_member: int
+    min_member: int | None
+    """How many members it needs; None if that is left to a PodGroup."""
     total: int
     """The total number of members; 0 if not set."""
     timeout: float | None
@@ -499,22 +513,26 @@ def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
     return None
 
 
-def declared_in(meta: ObjectMeta, namespace: str) -> Declared | None:
-    """The gang settings in a member's metadata; None if they are left to a PodGroup."""
+def declared_in(meta: ObjectMeta, job: GangName) -> Declared | None:
+    """The settings of its gang in a member's metadata; None if they are left to a PodGroup."""
     annotations = meta.annotations
+    if _SETTINGS.isdisjoint(annotations) and names.LIGHT_GROUP_MIN_AVAILABLE not in meta.labels:
+        return None
     given = meta.labels.get(names.LIGHT_GROUP_MIN_AVAILABLE)
     least = as_integer(given or annotations.get(names.GANG_MIN_AVAILABLE, ""))
+    timeout, gang = _timeout(annotations), gang_in(annotations, job)
     if least is None or least < 0:
-        return None
+        is_empty = timeout is None and gang == NO_GANG_SETTINGS
+        return None if is_empty else Declared(None, 0, timeout, gang)
     total = as_integer(annotations.get(names.GANG_TOTAL_NUMBER, "")) or 0
-    return Declared(least, max(0, total), _timeout(annotations), gang_in(annotations, namespace))
+    return Declared(least, max(0, total), timeout, gang)
 
 
-def gang_in(annotations: Mapping[str, str], namespace: str) -> GangSettings:
-    """The gang settings in the annotations of a member or a PodGroup."""
+def gang_in(annotations: Mapping[str, str], job: GangName) -> GangSettings:
+    """The gang settings in the annotations of a member or the PodGroup of a job."""
     keys = (names.GANG_MATCH_POLICY, names.LIGHT_GROUP_MATCH_POLICY)
     policy = next((annotations[key] for key in keys if annotations.get(key)), "")
-    return GangSettings(_partners(annotations, namespace), policy)
+    return GangSettings(_partners(annotations, job), policy)
 
 
 def _timeout(annotations: Mapping[str, str]) -> float | None:
@@ -524,7 +542,7 @@ def _timeout(annotations: Mapping[str, str]) -> float | None:
         return None
 
 
-def _partners(annotations: Mapping[str, str], namespace: str) -> frozenset[JobName]:
+def _partners(annotations: Mapping[str, str], job: GangName) -> frozenset[GangName]:
     text = annotations.get(names.GANG_GROUPS)
     if text is None:
         return frozenset()
@@ -533,4 +551,5 @@ def _partners(annotations: Mapping[str, str], namespace: str) -> frozenset[JobNa
     except InvalidObject:
         return frozenset()
     split = [each.rpartition("/") for each in listed]
-    return frozenset(JobName(SIGS, ns or namespace, name) for ns, _, name in split if name)
+    found = {GangName(ns or job.namespace, name) for ns, _, name in split if name} | {job}
+    return frozenset(found) if len(found) > 1 else frozenset()

@@ -10,7 +10,14 @@ from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import GroupMembership
-from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord, ReservationInfo, queued_since
+from holdfast.scheduler.cluster.records import (
+    GangName,
+    JobName,
+    Phase,
+    PodRecord,
+    ReservationInfo,
+    queued_since,
+)
 from holdfast.scheduler.jobs.capacity_planner import CapacityPlanner
 from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.job import (
@@ -62,7 +69,7 @@ class Jobs:
         """Jobs whose start is known to be interrupted."""
         self.on_changed: list[Callable[[Job], None]] = []
         """Called with a job that may be schedulable now, or whose condition may change."""
-        self._waiting_for: dict[JobName, dict[JobName, None]] = {}
+        self._waiting_for: dict[GangName, dict[JobName, None]] = {}
         """By partner, the jobs that were refused because it does not exist or has too few members. They
         are woken up when it changes or becomes ready: a partner that does not name them is scheduled
         without them."""
@@ -193,8 +200,8 @@ class Jobs:
             job.add(pod)
             if self.queues and pod.row >= 0:
                 self.queues.changed()
-            job.declare(pod, declared_in(meta, name.namespace))
-        elif job.declare(pod, declared_in(meta, name.namespace)):
+            job.declare(pod, declared_in(meta, name.gang))
+        elif job.declare(pod, declared_in(meta, name.gang)):
             self._notify(job)
 
     def leave(self, pod: PodRecord) -> None:
@@ -258,12 +265,25 @@ class Jobs:
         return None if job.is_ready else job.waits_since + timeout
 
     def partners(self, job: Job) -> list[Job]:
-        """The jobs that must be ready together with it, itself first."""
-        partners = job.gang.partners
-        if not partners:
-            return [job]
-        others = [self.known.get(name) for name in sorted(partners) if name != job.name]
-        return [job, *(other for other in others if other is not None)]
+        """The jobs that must be ready together with it, itself first: those that it names, and those
+        that these name unless they have started."""
+        found, named = {job.name.gang: job}, [job]
+        for each in named:
+            for name in sorted(each.gang.partners) if each is job or not each.is_bound else ():
+                partner = self._partner(each, name) if name not in found else None
+                if partner is not None:
+                    found[name] = partner
+                    named.append(partner)
+        return named
+
+    def _partner(self, job: Job, name: GangName) -> Job | None:
+        """The gang that the job names as a partner. Of several of this name those come first of which
+        it is known how many members they need, then one of the job's own API group. PodGroups of
+        `scheduling.k8s.io` are scheduled by rules that know no partners."""
+        families = (job.name.family, _OTHER[job.name.family])
+        jobs = (self.known.get(JobName(family, *name)) for family in families)
+        found = [each for each in jobs if each is not None and self.owns_status(each)]
+        return min(found, key=lambda each: not each.is_known, default=None)
 
     def is_queued_with(self, job: Job, other: Job) -> bool:
         """Whether one leader is queued for members of both jobs: they are the same, or name the same
@@ -330,8 +350,10 @@ class Jobs:
         bound += job.ended_bound.values()
         return not job.min_tasks and sum(at >= since for at in bound) >= job.min_member
 
-    def missing_partners(self, job: Job) -> list[JobName]:
-        return sorted(name for name in job.gang.partners if name not in self.known)
+    def missing_partners(self, job: Job) -> list[GangName]:
+        """The names of the job's partners that neither a PodGroup nor a pod has."""
+        others = job.gang.partners.difference([job.name.gang])
+        return sorted(name for name in others if self._partner(job, name) is None)
 
     def held_for(self, job: Job, slot: int) -> int:
         """How much of a slot is reserved for members of the job, by starvation holds, preemption holds
@@ -383,17 +405,17 @@ class Jobs:
             notify(job)
         self.wake_waiting_for(job)
 
-    def wait_for(self, job: Job, partners: Iterable[JobName]) -> None:
+    def wait_for(self, job: Job, partners: Iterable[GangName]) -> None:
         """Has the job woken up when one of these partners changes or becomes ready."""
         for name in partners:
-            if name != job.name:
+            if name != job.name.gang:
                 self._waiting_for.setdefault(name, {})[job.name] = None
 
     def wake_waiting_for(self, partner: Job) -> None:
         """Wakes up the jobs that wait for a partner."""
         if not self._waiting_for:
             return
-        waiting = (self.known.get(name) for name in self._waiting_for.pop(partner.name, ()))
+        waiting = (self.known.get(name) for name in self._waiting_for.pop(partner.name.gang, ()))
         for job in [each for each in waiting if each is not None]:
             for notify in self.on_changed:
                 notify(job)
@@ -468,7 +490,7 @@ class Jobs:
             since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
             job.queued_since = min(job.queued_since, since)
         if group is not None and group.metadata.annotations:
-            job.group_gang = gang_in(group.metadata.annotations, group.metadata.namespace)
+            job.group_gang = gang_in(group.metadata.annotations, name.gang)
         job.priority_class = None
         if isinstance(group, CorePodGroup) and group.spec.priority is not None:
             job.priority_class = group.spec.priority
