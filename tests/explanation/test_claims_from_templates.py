@@ -4,13 +4,20 @@ is deleted, since its claim stays as it was made. Each advice is followed in a h
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from explanation.test_followed_workload_advice import FACTORY, NOW, followed
-from explanation.test_situations import snapshot_with
-from harness.claim_objects import claim_template, device_class, request, resource_slice
+from explanation.test_situations import DB, snapshot_with
+from harness.claim_objects import (
+    claim_template,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
@@ -21,6 +28,7 @@ from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 
 N1 = node("n1", cpu="8")
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+SHARED = {"name": "gpu", "resourceClaimName": "shared"}
 TEMPLATE = Key("resource.k8s.io", "ResourceClaimTemplate", "default", "t")
 OLD = "was made from the old template"
 CHANGED = "was made from ResourceClaimTemplate t as it was"
@@ -268,8 +276,7 @@ def test_a_template_that_is_missing_is_of_use_to_as_many_as_there_are_devices() 
 def test_a_toleration_is_of_use_to_pods_that_take_the_place_of_those_that_run(kind: str) -> None:
     """The new pods have claims of their own, and those of the old ones go with these."""
     cluster = HypotheticalCluster(FACTORY, NOW)
-    dedicated = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
-    nodes = [node("n1", cpu="8"), node("n2", cpu="8", taints=dedicated)]
+    nodes = [node("n1", cpu="8"), node("n2", cpu="8", taints=[DB])]
     slices = [resource_slice(name, 2) for name in ("n1", "n2")]
     for raw in (*nodes, *slices, device_class("gpu"), template(), workload(kind, 4)):
         cluster.take(Apply(copy.deepcopy(raw)))
@@ -282,3 +289,41 @@ def test_a_toleration_is_of_use_to_pods_that_take_the_place_of_those_that_run(ki
     assert advice.text.startswith("tolerate dedicated=db:NoSchedule, ")
     after = followed(objects, advice.change).objects.scan("", "Pod")
     assert [bool(raw["spec"].get("nodeName")) for raw in after] == [True] * 4
+
+
+def job(cpu: str = "3", requests: Raw | None = None, **of_pods: Any) -> Raw:
+    """Three pods, of which two fit n1, and the others need the toleration."""
+    inner = pod("x", requests={"cpu": cpu, **(requests or {})}, restartPolicy="Never", **of_pods)
+    metadata = {"name": "j", "annotations": {"sim.holdfast.io/at": "5s"}}
+    spec = {"parallelism": 3, "completions": 3, "template": {"spec": inner["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def indexed(raw: Raw) -> Raw:
+    raw["spec"]["completionMode"] = "Indexed"
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("top", "claims", "on"),
+    [
+        (job("1", resourceClaims=CLAIMS), [template()], "n1, n2"),
+        (indexed(job("1", resourceClaims=CLAIMS)), [template()], "n1, n2"),
+        (job(resourceClaims=[SHARED]), [resource_claim("shared", request("r"))], "n2"),
+        (job("1", {"example.com/gpu": "1"}), [], "n1, n2"),
+    ],
+    ids=["template", "indexed", "shared claim", "extended resource"],
+)
+def test_the_running_pods_of_a_job_get_new_claims_too(top: Raw, claims: list[Raw], on: str) -> None:
+    """Their claims end with them when the Job is deleted; one that they share is then free."""
+    nodes = [node("n1", cpu="8"), node("n2", cpu="16", taints=[DB])]
+    slices = [resource_slice(name, 2) for name in ("n1", "n2")]
+    classes = [device_class("gpu", extendedResourceName="example.com/gpu")]
+    situation = Situation(*nodes, *slices, *classes, *claims, top)
+    advice = situation.report("Job", "j").advice[0]
+    assert advice.text == (
+        "tolerate dedicated=db:NoSchedule, in the template of Job j (delete the Job and create it "
+        f"again); then all 3 pods fit: {on}"
+    )
+    after = situation.followed(advice)
+    assert sorted({*after.values()}) == on.split(", ")

@@ -6,6 +6,8 @@ import pytest
 
 from explanation.test_admitted_pods import cluster_with, pods_of, report_on_pending, workload
 from explanation.test_followed_workload_advice import followed
+from explanation.test_situations import DB
+from harness.followed_advice import Situation
 from harness.objects import Raw, node, pod
 
 N1 = node("n1", cpu="8")
@@ -64,3 +66,19 @@ def test_all_pods_of_a_job_get_claims_of_another_class() -> None:
     advice = report_on_pending(objects).advice[0]
     assert advice.text.startswith(CLASS)
     assert advice.text.endswith("both pods fit: n1")
+
+
+def test_the_running_pods_of_a_job_get_new_volumes_too() -> None:
+    """Those that they have are of the nodes on which they run, and go with the Job."""
+    metadata = {"name": "j", "annotations": {"sim.holdfast.io/at": "5s"}}
+    template = {"spec": spec("3", "fast") | {"restartPolicy": "Never"}}
+    top = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+    top["spec"] = {"parallelism": 3, "completions": 3, "template": template}
+    nodes = [N1, node("n2", cpu="8", taints=[DB])]
+    situation = Situation(*nodes, storage_class("WaitForFirstConsumer"), top)
+    advice = situation.report("Job", "j").advice[0]
+    assert advice.text == (
+        "tolerate dedicated=db:NoSchedule, in the template of Job j (delete the Job and create it "
+        "again); then all 3 pods fit: n1, n2"
+    )
+    assert sorted({*situation.followed(advice).values()}) == ["n1", "n2"]

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import BIND_COMPLETED_ANNOTATION, RESOURCE_API
+from holdfast.explanation.facts.pod_owners import controller_of
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_changes import ObjectChange, applied, create, patch
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, create, delete, patch
 from holdfast.snapshot.cluster_objects import is_stored
 from holdfast.snapshot.cluster_snapshot import POD, RESOURCE_CLAIM, ClusterSnapshot
 
@@ -114,6 +115,18 @@ def ephemeral_claims(snapshot: ClusterSnapshot, pod: Raw, again: bool = False) -
         claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about}
         found.append({**claim, "spec": spec, "status": {"phase": "Pending"}})
     return found
+
+
+def own_claims(snapshot: ClusterSnapshot, pod: Raw) -> list[ObjectChange]:
+    """The deletion of the claims of the pod's generic ephemeral volumes, which go with it."""
+    namespace, uid = pod["metadata"].get("namespace") or "", pod["metadata"].get("uid")
+    names = (each["metadata"]["name"] for each in ephemeral_claims(snapshot, pod, again=True))
+    found = ((name, snapshot.find(_CLAIM, name, namespace)) for name in names)
+    return [
+        delete(_CLAIM, name, namespace)
+        for name, claim in found
+        if claim is not None and controller_of(claim).get("uid") == uid
+    ]
 
 
 def _default_class(snapshot: ClusterSnapshot) -> str:

@@ -1,12 +1,18 @@
 """Other pods that want the same capacity: those of the same workload, and pending ones, or gangs,
 that are tried first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.explanation.facts.created_claims import claims_of_new_pod, ephemeral_claims, provisioned
+from holdfast.explanation.facts.created_claims import (
+    claims_of_new_pod,
+    ephemeral_claims,
+    own_claims,
+    provisioned,
+)
+from holdfast.explanation.facts.expected_ends import ended_pod
 from holdfast.explanation.facts.pod_owners import controller_of, workload_text
 from holdfast.explanation.facts.rehearsed_rounds import (
     first_pod,
@@ -143,7 +149,7 @@ def replicas_that_start(
         if not others:
             return None
         edits = []
-    more: list[ObjectChange] = []
+    more, again = list[ObjectChange](), list[Subject]()
     is_new = snapshot.is_hypothetical
     for each in others:
         record = each.record(snapshot)
@@ -153,12 +159,15 @@ def replicas_that_start(
             edited = [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
             more += [*edited, *_claims_made_again(snapshot, each, edits)]
         elif edits and (is_new or any(f"of {kind} " in place for kind in _REPLACED)):
-            more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
-            more += [patch(POD, each.raw(snapshot), for_each(edit.body)) for edit in edits]
+            again.append(each)
     for raw in uncreated_replicas(snapshot, subject, len(others)):
         more += [create(POD, raw), *claims_of_new_pod(snapshot, raw)]
         others = [*others, Subject(POD, raw["metadata"]["name"], subject.namespace)]
-    with applied(snapshot, more):
+    with ExitStack() as remade:
+        for each in again:
+            for changes in _made_again(snapshot, each, edits):
+                remade.enter_context(applied(snapshot, changes))
+        remade.enter_context(applied(snapshot, more))
         found = [each.record(snapshot) for each in (subject, *others)]
         there = sum(pod is not None and pod.row >= 0 for pod in found)
         pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
@@ -205,11 +214,27 @@ def for_each(body: Raw) -> Raw:
     return {**body, "spec": spec} if "spec" in body else body
 
 
-def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
-    """The pod as its controller creates it again."""
-    raw = subject.raw(snapshot)
+def _made_again(
+    snapshot: ClusterSnapshot, subject: Subject, edits: list[ObjectChange]
+) -> Iterator[list[ObjectChange]]:
+    """What its controller does, each step once the one before is made: the pod ends, with its own
+    claims, and is created again with the edits and new claims."""
+    raw, record = subject.raw(snapshot), subject.record(snapshot)
+    yield ended_pod(snapshot, record) if record is not None else []
+    yield own_claims(snapshot, raw)
+    yield [create(POD, _unplaced(raw))]
+    yield [patch(POD, raw, for_each(edit.body)) for edit in edits]
+    new = subject.raw(snapshot)
+    yield claims_of_new_pod(snapshot, new)
+    for claim in ephemeral_claims(snapshot, new):
+        yield provisioned(snapshot, claim)
+
+
+def _unplaced(raw: Raw) -> Raw:
+    """The pod as it is created again."""
     spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
-    metadata = {**raw["metadata"], "uid": f"{raw['metadata'].get('uid') or subject.name}-again"}
+    metadata = raw["metadata"]
+    metadata = {**metadata, "uid": f"{metadata.get('uid') or metadata['name']}-again"}
     return {**raw, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 

@@ -20,6 +20,7 @@ from holdfast.explanation.facts.admitted_pods import NONE, additions
 from holdfast.explanation.facts.created_claims import (
     claims_of_new_pod,
     ephemeral_claims,
+    own_claims,
     provisioned,
 )
 from holdfast.explanation.facts.expected_ends import ended_pod
@@ -488,7 +489,7 @@ class _DryRun(WorkloadControllers):
         if key[:2] == ("", "Pod") and after is None:
             assert before is not None
             snapshot, hold = self._snapshot, hold_deletion(self._snapshot, before)
-            self._apply(*hold, *_ended(snapshot, before), *_own_claims(snapshot, before))
+            self._apply(*hold, *_ended(snapshot, before), *own_claims(snapshot, before))
         elif after is not None and key[:2] == ("", "Pod"):
             for claim in ephemeral_claims(self._snapshot, after):
                 self._apply(*provisioned(self._snapshot, claim))
@@ -727,18 +728,6 @@ def _bound(raw: Raw, node: str, annotations: dict[str, str]) -> Raw:
     status = {**(raw.get("status") or {}), "phase": "Running"}
     bound = {**raw, "metadata": metadata, "spec": {**raw["spec"], "nodeName": node}, "status": status}
     return _ready(bound)
-
-
-def _own_claims(snapshot: ClusterSnapshot, pod: Raw) -> list[ObjectChange]:
-    """The deletion of the claims of the pod's generic ephemeral volumes, which go with it."""
-    namespace, uid = pod["metadata"].get("namespace") or "", pod["metadata"].get("uid")
-    names = (each["metadata"]["name"] for each in ephemeral_claims(snapshot, pod, again=True))
-    found = ((name, snapshot.find(_CLAIM, name, namespace)) for name in names)
-    return [
-        delete(_CLAIM, name, namespace)
-        for name, claim in found
-        if claim is not None and controller_of(claim).get("uid") == uid
-    ]
 
 
 def _ended(snapshot: ClusterSnapshot, raw: Raw) -> list[ObjectChange]:
