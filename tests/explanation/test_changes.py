@@ -16,6 +16,7 @@ from explanation.test_situations import (
     claim,
     explained,
     full,
+    planned,
     snapshot_of,
     storage_class,
     using,
@@ -24,6 +25,7 @@ from explanation.test_situations import (
 from harness.claim_objects import (
     allocation,
     claiming_pod,
+    device,
     device_class,
     request,
     resource_claim,
@@ -171,6 +173,53 @@ def test_changes_hold_what_a_user_applies(objects: list[Raw]) -> None:
             body = each.get("object") or each.get("patch") or {}
             assert ("status" in body) == (each.get("subresource") == "status"), advice.text
             assert not SERVER_SIDE & (body.get("metadata") or {}).keys(), advice.text
+
+
+SOON = full("a", "7", "n1", metadata=annotated(**{ESTIMATE: "20m"}))
+TAINTED_DEVICE = device("g", taints=[{"key": "bad", "effect": "NoSchedule"}])
+
+
+def terminating(name: str, cpu: str) -> Raw:
+    until = {"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30}
+    return full(name, cpu, "n1", metadata={**until, "name": name})
+
+
+@pytest.mark.parametrize(
+    ("objects", "made"),
+    [
+        (
+            [
+                N1,
+                SOON,
+                device_class(),
+                resource_slice("n1", [TAINTED_DEVICE]),
+                resource_claim("c", request()),
+                claiming_pod("p", "c", cpu="8"),
+            ],
+            ["end Pod a", "delete ResourceClaim c", "create ResourceClaim c"],
+        ),
+        (
+            [TAINTED, SOON, workload("StatefulSet", "s"), owned("p", "StatefulSet", "s", "16")],
+            ["patch StatefulSet s", "end Pod a", "delete Pod p"],
+        ),
+        (
+            [N1, terminating("a", "1"), full("b", "7", "n1"), pod("p", "8")],
+            ["end Pod a", "delete Pod b"],
+        ),
+    ],
+    ids=["claim", "pending pod", "terminating pod"],
+)
+def test_what_is_waited_for_ends_and_the_rest_is_deleted(objects: list[Raw], made: list[str]) -> None:
+    advice = advised(objects)[0]
+    changes = advice.change["objects"]
+    assert [f"{each['operation']} {each['kind']} {each['name']}" for each in changes] == made
+
+
+def test_a_reservation_that_is_waited_for_starts_by_itself() -> None:
+    found = advised([N1, planned("nightly", "6"), pod("p", "4", app="night")])
+    (wait,) = [each for each in found if each.change["actions"] == ["Wait"]]
+    assert wait.change["objects"] == []
+    assert {each["name"] for each in wait.change["then"]} == {"nightly"}
 
 
 def test_a_queue_is_opened_in_its_status() -> None:

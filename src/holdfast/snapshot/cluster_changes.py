@@ -15,6 +15,8 @@ from holdfast.scheduler.cluster.events import Added, Deleted, Malformed, Updated
 from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot, event_of
 
 PATCH, CREATE, DELETE = "patch", "create", "delete"
+_END = "end"
+"""A deletion that is waited for, as data."""
 
 
 class ObjectChange(NamedTuple):
@@ -30,10 +32,12 @@ class ObjectChange(NamedTuple):
     """Controllers make this change once the others are made."""
     subresource: str = ""
     """The subresource that is patched, for a change that the user makes there."""
+    is_awaited: bool = False
+    """It happens by itself, and is only waited for: nobody makes it."""
 
     def data(self) -> Raw:
         named: Raw = {
-            "operation": self.operation,
+            "operation": _END if self.is_awaited and self.operation == DELETE else self.operation,
             "apiVersion": self.info.api_version,
             "kind": self.info.kind,
             "namespace": self.namespace,
@@ -104,6 +108,11 @@ def delete(info: KindInfo, name: str, namespace: str = "") -> ObjectChange:
     return ObjectChange(DELETE, info, name, namespace, {})
 
 
+def awaited(changes: Iterable[ObjectChange]) -> list[ObjectChange]:
+    """The changes, which happen by themselves; what follows from them does anyway."""
+    return [each if each.follows else each._replace(is_awaited=True) for each in changes]
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
     """A change of a cluster that takes effect as a whole."""
@@ -127,17 +136,15 @@ class ClusterChange:
         return _edits_together([part for each in self.objects for part in each.split()])
 
     def data(self) -> Raw:
-        parts = self.parts
-        found: dict[str, Any] = {
-            "actions": list(self.actions),
-            "objects": [each.data() for each in parts if not each.follows],
-        }
-        if follows := [each.data() for each in parts if each.follows]:
-            found["then"] = follows
+        first, then = list[Raw](), list[Raw]()
+        for each in self.parts:
+            is_made = each.is_awaited and each.operation != DELETE  # by controllers
+            (then if each.follows or is_made else first).append(each.data())
+        found: dict[str, Any] = {"actions": list(self.actions), "objects": first}
+        if then:
+            found["then"] = then
         if self.until is not None:
             found["until"] = format_time(self.until)
-            for each in found["objects"]:  # nobody has to delete what ends by itself
-                each["operation"] = each["operation"].replace(DELETE, "end")
         return found
 
 

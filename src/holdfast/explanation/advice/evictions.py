@@ -32,7 +32,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
-from holdfast.snapshot.cluster_changes import ObjectChange, applied
+from holdfast.snapshot.cluster_changes import ObjectChange, applied, awaited
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _NODES = 3
@@ -158,11 +158,12 @@ def end_of(
         texts.append(
             f"wait until {named_pods(ending)} {plural(len(ending), 'has', 'have')} terminated{where}"
         )
-    ended = [
-        change._replace(follows=True) if each.uid in smaller.pods else change
-        for each in victims
-        for change in ended_pod(snapshot, each)
-    ]
+    ended = list[ObjectChange]()
+    for each in victims:
+        changes = ended_pod(snapshot, each)
+        if each.uid in smaller.pods:
+            changes = [change._replace(follows=True) for change in changes]
+        ended += awaited(changes) if each in ending else changes
     return repair(" and ".join(texts), END_PODS, [*smaller.changes, *ended, *then], EVICT)
 
 

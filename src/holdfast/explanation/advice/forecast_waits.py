@@ -13,7 +13,7 @@ from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs.repair import RESIZE, WAIT, Repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import GangGoal, Goal
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, delete
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, awaited, delete
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, ForecastStart
 
 WAITING = ("Wait",)
@@ -63,7 +63,7 @@ def forecast_wait(snapshot: ClusterSnapshot, found: ForecastStart, time: float) 
         elif info is RESERVATION and snapshot.find(RESERVATION, name) is not None:
             objects.append(delete(RESERVATION, name))
     cost = WAIT if time - snapshot.now <= _LONG else RESIZE
-    return Repair(text, ClusterChange(WAITING, tuple(objects), time), cost)
+    return Repair(text, ClusterChange(WAITING, tuple(awaited(objects)), time), cost)
 
 
 def _named(info: object, name: str, namespace: str) -> str:

@@ -31,7 +31,14 @@ from holdfast.explanation.verdicts import Subject, at_time, fits_on, rejection_o
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.reservations.calendar import PlannedReservation
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
+from holdfast.snapshot.cluster_changes import (
+    ClusterChange,
+    ObjectChange,
+    applied,
+    awaited,
+    delete,
+    patch,
+)
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _NODES = 3
@@ -315,7 +322,7 @@ def _wait(snapshot: ClusterSnapshot, until: float, what: str, objects: list[Obje
     how_long = in_time(until, snapshot.now).removeprefix("in ")
     text = f"wait {how_long}, until {format_time(until)}: {what}"
     cost = WAIT if until - snapshot.now <= _LONG else RESIZE
-    return Repair(text, ClusterChange(("Wait",), tuple(objects), until), cost)
+    return Repair(text, ClusterChange(("Wait",), tuple(awaited(objects)), until), cost)
 
 
 def available_reservations(snapshot: ClusterSnapshot) -> list[ObjectChange]:

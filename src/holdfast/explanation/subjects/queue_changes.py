@@ -41,6 +41,7 @@ from holdfast.snapshot.cluster_changes import (
     ClusterChange,
     ObjectChange,
     applied,
+    awaited,
     create,
     patch,
     patch_status,
@@ -337,8 +338,9 @@ def _wait(snapshot: ClusterSnapshot, pods: list[PodRecord], advisor: Advisor) ->
 
 
 def _wait_for(snapshot: ClusterSnapshot, ends: list[ExpectedEnd]) -> Repair:
-    objects, until = tuple(change for each in ends for change in each.changes), ends[-1].time
+    objects = awaited(change for each in ends for change in each.changes)
+    until = ends[-1].time
     how_long = in_time(until, snapshot.now).removeprefix("in ")
     listed = few([each.name for each in ends], 3)
     text = f"wait {how_long}, until {format_time(until)}: {listed} should end"
-    return Repair(text, ClusterChange(("Wait",), objects, until), WAIT)
+    return Repair(text, ClusterChange(("Wait",), tuple(objects), until), WAIT)

@@ -19,7 +19,7 @@ from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, awaited
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, reserved_by_name
 
 _PODS = 8
@@ -187,7 +187,7 @@ def _wait(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair | N
             until, names = ends[count - 1].time, few([each.name for each in ends[:count]], _NAMES)
             how_long = in_time(until, snapshot.now).removeprefix("in ")
             text = f"wait {how_long}, until {format_time(until)}: {names} should end"
-            return Repair(text, ClusterChange(("Wait",), changes, until), WAIT)
+            return Repair(text, ClusterChange(("Wait",), tuple(awaited(changes)), until), WAIT)
     return None
 
 
