@@ -422,7 +422,7 @@ HOLDS = (
         "held-beyond-node",
         "what is held on a node, with pods that never end, is within what it has",
         "scheduler/framework/hold_planner.py",
-        "            self._unavailable(slot, pod)[row] + amount <= feasibility.capacity(slot)[row]",
+        "            self._unavailable(slot)[row] + amount <= feasibility.capacity(slot)[row]",
         "            amount <= feasibility.capacity(slot)[row]",
         ("scheduler/actions/test_reserve.py",),
     ),

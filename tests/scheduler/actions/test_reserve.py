@@ -180,6 +180,19 @@ def test_a_gang_does_not_starve_for_a_partner_that_does_not_exist(
     assert played.events("PodGroup/default/t", "Starving", "Reserved", "Ready") == []
 
 
+@pytest.mark.parametrize(("cpu", "held"), [(3, 0), (4, 4)])
+def test_nothing_is_held_for_partners_that_do_not_fit_together(cpu: int, held: int) -> None:
+    """Three pods would have a node at once; of four cores one is taken until 50s."""
+    given = [each for name in "tu" for each in partner_gang(name, SIGS, "t", "u")]
+    taken = [pod("o", 1, nodeName="n1", runs_for="50s")] if held else []
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(node("n1", cpu), taken, given, config=config, until=40)
+    assert len(holds(played)) == held
+    assert play(node("n1", cpu), taken, given, config=config, until=60).times("t-0", "u-1") == (
+        [50, 50] if held else [None, None]
+    )
+
+
 def test_a_gang_does_not_starve_for_the_missing_partner_of_its_partner() -> None:
     given = [*partner_gang("t", VOLCANO, "t", "u"), *partner_gang("u", VOLCANO, "u", "v")]
     played = play(node("n1", 4), given, config=actions(**AFTER), until=100)

@@ -152,7 +152,7 @@ class HoldPlanner:
         is none. Rows in `closed` are not used. Tasks that fit are assumed: the caller has to commit or
         discard the plan's statement."""
         statement = Statement(self._cycle)
-        search = HoldSearch(self, self._cluster, self.most_nodes(percent), closed)
+        search = HoldSearch(self, self._cluster, jobs, self.most_nodes(percent), closed)
         for pod in tasks:
             if self._holds.has_capacity(pod):
                 continue
@@ -184,7 +184,9 @@ class HoldPlanner:
     ) -> list[int]:
         """The rows that would be held for the jobs if there were no other holds; empty if the jobs
         could not be ready even then."""
-        search = HoldSearch(self, self._cluster, self.most_nodes(percent), closed, ignore_holds=True)
+        search = HoldSearch(
+            self, self._cluster, jobs, self.most_nodes(percent), closed, ignore_holds=True
+        )
         for pod in tasks:
             row = search.row_for(self._profiles[pod.scheduler], pod)
             if row >= 0:
@@ -196,7 +198,7 @@ class HoldPlanner:
     def beside_plans(self, jobs: list[Job], tasks: list[PodRecord], percent: float) -> list[ObjectRef]:
         """The reservations with a start, or their schedules, without which capacity could be held for
         the jobs, or for the one task where `jobs` is empty; empty if that would not help."""
-        search = HoldSearch(self, self._cluster, self.most_nodes(percent), (), ignore_plans=True)
+        search = HoldSearch(self, self._cluster, jobs, self.most_nodes(percent), (), ignore_plans=True)
         for pod in tasks:
             row = search.row_for(self._profiles[pod.scheduler], pod)
             if row >= 0:
@@ -271,13 +273,15 @@ class HoldPlanner:
 
 
 class HoldSearch:
-    """Finds rows to hold for the tasks of one job, one task after the other. With `ignore_holds` the
-    holds of other jobs are ignored, with `ignore_plans` the reservations with a start."""
+    """Finds rows to hold for the tasks of jobs that start together, one task after the other. With
+    `ignore_holds` the holds of other jobs are ignored, with `ignore_plans` the reservations with a
+    start."""
 
     def __init__(
         self,
         planner: HoldPlanner,
         cluster: Cluster,
+        jobs: list[Job],
         most: int,
         closed: Collection[int],
         ignore_holds: bool = False,
@@ -288,6 +292,7 @@ class HoldSearch:
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._holds = cluster.reservations.starvation_holds
+        self._jobs = jobs
         self._most = most
         self._open = np.ones(self._nodes.size, dtype=np.bool_)
         self._open[list(closed)] = False
@@ -345,7 +350,7 @@ class HoldSearch:
         feasibility = self._feasibility
         among = feasibility.rows(pod, self._earlier, self._ignore_plans) & self._open
         for slot, amount in feasibility.hold_amounts(pod.cls).items():
-            among &= self._unavailable(slot, pod) + amount <= feasibility.capacity(slot)
+            among &= self._unavailable(slot) + amount <= feasibility.capacity(slot)
         among[self._unfit(pod)] = False
         more = self._most - int(self._marked.sum())
         return self._planner.ordered(profile, pod, among, self._marked, more)
@@ -355,13 +360,13 @@ class HoldSearch:
             return False
         feasibility = self._feasibility
         return all(
-            self._unavailable(slot, pod)[row] + amount <= feasibility.capacity(slot)[row]
+            self._unavailable(slot)[row] + amount <= feasibility.capacity(slot)[row]
             for slot, amount in feasibility.hold_amounts(pod.cls).items()
         )
 
-    def _unavailable(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
+    def _unavailable(self, slot: int) -> NDArray[np.int64]:
         """The amount of every row that does not come free: reservations, also planned ones, pods that
-        stay as long as their node, and the job's own tasks."""
+        stay as long as their node, and the tasks of the jobs."""
         known = self._unavailable_by_slot.get(slot)
         if known is not None:
             return known
@@ -373,9 +378,8 @@ class HoldSearch:
         else:
             others += self._wanted()
         self._count_plans(slot, kept)
-        job = self._cluster.jobs.of(pod)
-        if job is not None:
-            others += [(p.cls, p.row) for p in job.placed() if not p.cls.is_daemon]
+        placed = (pod for job in self._jobs for pod in job.placed())
+        others += [(pod.cls, pod.row) for pod in placed if not pod.cls.is_daemon]
         for cls, row in others:
             kept[row] += self._feasibility.hold_amounts(cls).get(slot, 0)
         self._unavailable_by_slot[slot] = kept
