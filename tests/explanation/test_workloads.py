@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from explanation.test_largest_requests import NOW, at_rest, in_queue
 from explanation.test_situations import (
     N1,
     changed,
@@ -16,7 +17,7 @@ from explanation.test_situations import (
     world_of,
 )
 from harness.followed_advice import Situation
-from harness.objects import Raw, node, pod
+from harness.objects import Raw, node, pod, queue
 from harness.scenarios import step
 from holdfast.api.names import PREEMPTABLE
 from holdfast.api.times import format_time
@@ -733,3 +734,53 @@ def test_why_a_pod_has_failed() -> None:
     raw["status"] = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node had too little cpu"}
     report = explain(snapshot_of(world_of([N1])), raw)
     assert report.summary == "It has ended (Failed, OutOfcpu), on n1: Node had too little cpu."
+
+
+# Pods with feasible nodes that do not start
+
+
+def parallel(replicas: int, **spec: Any) -> Raw:
+    """A StatefulSet of queue q, of 2 cpu each, that creates all its pods at once."""
+    raw = in_queue("StatefulSet", replicas, cpu="2")
+    raw["spec"] |= {"podManagementPolicy": "Parallel", "serviceName": "w"}
+    raw["spec"]["template"]["spec"] |= spec
+    return raw
+
+
+def report_on(kind: str, *objects: Raw) -> Report:
+    known = at_rest(*objects)
+    (raw,) = (each for each in known if each["kind"] == kind and each["metadata"]["name"] == "w")
+    return explain(snapshot_with(known, NOW), raw)
+
+
+@pytest.mark.parametrize(
+    ("queues", "replicas", "summary"),
+    [
+        ([], 2, "2 pending: Its queue does not admit it: queue q does not exist."),
+        ([queue("q", capability={"cpu": "1"})], 3, "3 pending: Its queue does not admit it"),
+        ([queue("q", state="Closed")], 2, "2 pending: Its queue does not admit it: queue q is closed."),
+    ],
+    ids=["missing", "too small", "closed"],
+)
+def test_no_pod_fits_that_its_queue_does_not_admit(
+    queues: list[Raw], replicas: int, summary: str
+) -> None:
+    report = report_on("StatefulSet", node("n1"), *queues, parallel(replicas))
+    assert summary in report.summary
+    assert not any("what follows is about" in each for each in report.details)
+
+
+def test_no_pod_fits_that_is_gated() -> None:
+    gates = parallel(2, schedulingGates=[{"name": "g"}])
+    report = report_on("StatefulSet", node("n1"), queue("q"), gates)
+    assert report.summary.endswith("2 pending: It is blocked by scheduling gates.")
+
+
+def test_pods_of_a_suspended_job_that_its_queue_would_not_admit() -> None:
+    job = in_queue("Job", 1, cpu="2")
+    job["spec"]["suspend"] = True
+    report = report_on("Job", node("n1"), queue("q", capability={"cpu": "1"}), job)
+    assert any(
+        each.startswith("if it were resumed, its pods would be pending: Its queue does not admit it")
+        for each in report.details
+    )

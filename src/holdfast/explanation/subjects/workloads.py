@@ -60,12 +60,12 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
     explained = [each for those in groups for each in _explained_alike(snapshot, those)]
     if kind == "DaemonSet":
-        explained.sort(key=lambda each: (bool(each[1].ranked), -len(each[0]), _ends_pods(each[1])))
-    explained += [(those, _explained(snapshot, those[0])) for those in lost]
+        explained.sort(key=lambda each: (each.starts, -len(each.pods), _ends_pods(each.report)))
+    explained += [_Alike(those, _explained(snapshot, those[0]), starts=False) for those in lost]
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
         PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
-        for those, found in explained
+        for those, found, _ in explained
     ]
     if placed:
         report.pods.append(PodsOfWorkload(len(placed), "Placed", "", _names(placed)))
@@ -78,22 +78,23 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.phase = "Suspended"
         _suspended(snapshot, raw, len(pods), report)
     if explained:
-        those, first = explained[0]
+        those, first, _ = explained[0]
         reason = _reason(snapshot, those, first)
-        fitting = sum(len(each) for each, found in explained if found.ranked and found is not first)
+        fitting = sum(len(each.pods) for each in explained[1:] if each.starts)
         fits = f", of which {number_of(fitting, 'fits', 'fit')} now" if fitting else ""
         pending = len(pods) - len(placed)
-        rest = pending - fitting - len(those)
+        others = [each for each in explained[1:] if not each.starts]
+        rest = sum(len(each.pods) for each in others if each.report.summary != first.summary)
         which = f", for different reasons; {len(those)} of them" if rest else ""
         report.summary += f" {pending} pending{fits}{which}: {reason}"
         report.details, report.advice = first.details, first.advice
         if kind == "DaemonSet":
-            report.advice = _of_all_nodes([found for _, found in explained if not found.ranked])
+            report.advice = _of_all_nodes([each.report for each in explained if not each.starts])
         replicas = (raw.get("spec") or {}).get("replicas")
         wanted = replicas if isinstance(replicas, int) else len(pods)
         if few := too_few_places(snapshot, those[0], wanted):
-            others = [each for each in first.details if each not in few]
-            report.details = [*few, *(each for each in others if not each.startswith(NOTHING_HELPS))]
+            more = [each for each in first.details if each not in few]
+            report.details = [*few, *(each for each in more if not each.startswith(NOTHING_HELPS))]
         if reason != first.summary or rest:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
@@ -255,10 +256,10 @@ def explained_new_pods(snapshot: ClusterSnapshot, pods: list[Raw]) -> NewPods:
             ]
     finally:
         snapshot.is_hypothetical, snapshot.before = before
-    left = [(those, report) for those, report in groups if not report.ranked]
+    left = [each for each in groups if not each.starts]
     if not left:
-        return NewPods([], details=groups[0][1].details if groups else ())
-    report, count = left[0][1], sum(len(those) for those, _ in left)
+        return NewPods([], details=groups[0].report.details if groups else ())
+    report, count = left[0].report, sum(len(each.pods) for each in left)
     which = "its pods" if count == len(pods) else f"{count} of its {len(pods)} pods"
     pending = f"{which} would be pending: {report.summary}"
     return NewPods(report.advice, pending, report.details, report)
@@ -354,17 +355,27 @@ def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> 
     return f"Each can only run on its own node: {there}."
 
 
-def _explained_alike(
-    snapshot: ClusterSnapshot, pods: list[PodRecord]
-) -> Iterator[tuple[list[PodRecord], Report]]:
+class _Alike(NamedTuple):
+    """Pending pods of a workload that scheduling cannot tell apart."""
+
+    pods: list[PodRecord]
+    report: Report
+    """On the first of them."""
+    starts: bool
+    """Whether the first of them would start now. One may have feasible nodes and not start: its queue
+    does not admit it, it is gated, or its gang does not start."""
+
+
+def _explained_alike(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Iterator[_Alike]:
     """The report on the first of these pods; if there is room for some of them only, one on the first
     that has none once those have their nodes, before that on those."""
     if len(pods) > 1 and pods[0].pinned_node is not None:
-        yield _explained_nearest(snapshot, pods)
+        pods, report = _explained_nearest(snapshot, pods)
+        yield _Alike(pods, report, _starts(snapshot, pods[0]))
         return
-    report = _explained(snapshot, pods[0])
-    if len(pods) == 1 or pods[0].job is not None or not starts_on(snapshot, Subject.of(pods[0])):
-        yield pods, report
+    report, starts = _explained(snapshot, pods[0]), _starts(snapshot, pods[0])
+    if len(pods) == 1 or pods[0].job is not None or not starts:
+        yield _Alike(pods, report, starts)
         return
     with placed(snapshot, pods) as fitting:
         bound = [(pod, snapshot.cluster.nodes.name(pod.row)) for pod in fitting]
@@ -376,11 +387,16 @@ def _explained_alike(
         with applied(snapshot, changes):
             record = subject.record(snapshot)
             rest = _explained(snapshot, record) if record is not None else None
+            others_start = record is not None and _starts(snapshot, record)
         if rest is not None:
-            yield left, rest
-            yield [pod for pod, _ in bound], report
+            yield _Alike(left, rest, others_start)
+            yield _Alike([pod for pod, _ in bound], report, starts)
             return
-    yield pods, report
+    yield _Alike(pods, report, starts)
+
+
+def _starts(snapshot: ClusterSnapshot, pod: PodRecord) -> bool:
+    return bool(starts_on(snapshot, Subject.of(pod)))
 
 
 def _explained_nearest(
