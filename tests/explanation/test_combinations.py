@@ -13,6 +13,7 @@ from explanation.test_situations import (
     N1,
     Row,
     annotated,
+    as_they_are,
     budget,
     changed,
     check,
@@ -371,3 +372,25 @@ def test_nothing_helps_behind_what_is_missing() -> None:
     assert report.advice == []
     assert report.details[-1] == "nothing that was tried would help"
     assert "Even with one of these: no suitable node" in report.summary
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "most"),
+    [
+        ({}, 9, "request at most 6 cpu instead of 9"),
+        ({"allocatePolicy": "Aligned", "allocateOnce": False}, 9, "request at most 6 cpu instead of 9"),
+        (
+            {"allocatePolicy": "Restricted", "allocateOnce": False},
+            9,
+            "request at most 4 cpu instead of 9, as reservation r has",
+        ),
+        ({}, 6, ""),
+    ],
+)
+def test_a_reservation_beside_which_its_node_has_some_free(policy: Raw, asked: int, most: str) -> None:
+    """A pod may use what is free on the node besides, unless the reservation is Restricted."""
+    objects = [N1, full("x", "2", "n1"), on_n1(reservation("r", "4", app="web", **policy))]
+    own = pod("p", asked, labels={"app": "web"}, nodeSelector={"pool": "x"})
+    (only,) = as_they_are("Pod", "p", *objects, own).advice
+    label = "label n1 (kubectl label node n1 pool=x)"
+    assert only.text == " and ".join(filter(None, [label, most])) + "; then it fits n1"

@@ -15,7 +15,7 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice.advisor import Advisor
 from holdfast.explanation.advice.smaller_requests import resize
-from holdfast.explanation.facts.capacity import requested, row_of
+from holdfast.explanation.facts.capacity import free_on, requested, row_of
 from holdfast.explanation.facts.matching_reservations import (
     UNTOLERATED,
     has_labels,
@@ -311,6 +311,8 @@ def _usable(
             if same is not None:
                 yield same._replace(text=f"{same.text}, exactly what reservation {name} has")
     elif not refusal:
+        if (larger := _beside_free(snapshot, subject, pod, reservation)) is not None:
+            yield larger
         bound = entry.remaining
         lowered = {
             slots.name(slot): (amount, bound[slot])
@@ -324,6 +326,28 @@ def _usable(
         waiting += len(uncreated_replicas(snapshot, subject, len(others)))
         made = (_enlarged(snapshot, pod, reservation, n) for n in dict.fromkeys((waiting, 1)))
         yield from filter(None, made)
+
+
+def _beside_free(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, reservation: ReservationInfo
+) -> Repair | None:
+    """Requests as large as what the reservation has left and, of resources that it does not restrict,
+    what is free on its node besides; None if that is no more than the reservation has."""
+    entry, slots = reservation.entry, snapshot.cluster.nodes.slots
+    assert entry is not None
+    bound, restricted = entry.remaining, reservation.restricted or frozenset()
+    asked, free = requested(pod), free_on(snapshot, pod, entry.row)
+    most = {
+        slot: bound[slot] + (0 if slot in restricted else free[slot])
+        for slot in asked
+        if slot != PODS and slot in bound
+    }
+    lowered = {slot: then for slot, then in most.items() if then < asked[slot]}
+    if all(then <= bound[slot] for slot, then in lowered.items()):
+        return None
+    return resize(
+        snapshot, subject, {slots.name(slot): (asked[slot], then) for slot, then in lowered.items()}
+    )
 
 
 def _enlarged(
