@@ -3,7 +3,7 @@
 import pytest
 
 from harness.claim_objects import claiming_pod
-from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue, reservation
 from holdfast.api.decode import decode
 from holdfast.cli.kinds.kind import Query
 from holdfast.cli.kinds.pending import PendingObject, in_order
@@ -122,3 +122,9 @@ def test_a_pod_whose_claim_is_missing_is_gated() -> None:
         ["Gated", 'could not find ResourceClaim "default/gpu"'],
         ["Gated", "waiting for scheduling gates: [example.com/wait]"],
     ]
+
+
+def test_a_reservation_is_not_queued_before_its_start() -> None:
+    planned = reservation("later", 2, annotations={"holdfast.io/starts-at": "2026-01-01T02:00:00Z"})
+    snapshot = _snapshot(node("n1", 4), planned, reservation("now", 2), pod("p"))
+    assert _names(snapshot) == ["now", "p"]

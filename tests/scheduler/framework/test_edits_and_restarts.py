@@ -489,3 +489,18 @@ def test_an_edit_helps_as_a_restart_does(case: Case) -> None:
     outcome = state(restarted.wait(60))
     assert outcome != _without(before, case.edit), "the edit does not help"
     assert state(edited.wait(60)) == outcome
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_restart_soon_after_pods_were_created_keeps_their_order(is_gang: bool) -> None:
+    """The scheduler then sees all of them at one moment: a name decides only between equal ages."""
+    world = World(node("n1", 4), pod("busy", 4))
+    for name in ("z", "a"):
+        world.wait(1)
+        members = [volcano_group(name, 2), *gang(name, 2, 2)] if is_gang else [pod(name, 4)]
+        for raw in members:
+            raw["metadata"].setdefault("namespace", "default")
+        world.put(*members)
+    world.restart()
+    world.delete("Pod", "busy").wait(30)
+    assert world.node_of("z-0" if is_gang else "z") == "n1"

@@ -132,6 +132,7 @@ def in_order(snapshot: ClusterSnapshot) -> list[_Place]:
         if (
             reservation.pod is not None
             and reservation.pod.phase is Phase.PENDING
+            and not reservation.is_planned  # it is not tried before its start
             and not reservation.terminating
         ):
             raw = snapshot.find(RESERVATION, reservation.name)

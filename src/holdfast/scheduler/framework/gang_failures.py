@@ -82,9 +82,9 @@ def pending_members(
     return sorted(found, key=member_order)
 
 
-def member_order(pod: PodRecord) -> tuple[int, float, str, str]:
+def member_order(pod: PodRecord) -> tuple[int, float, tuple[str, str], str]:
     """The key by which the members of a job are ordered."""
-    return (-pod.cls.priority, pod.queued_since, pod.namespace, pod.name)
+    return (-pod.cls.priority, pod.queued_since, (pod.created or "", pod.namespace), pod.name)
 
 
 def led_members(leader: PodRecord, members: list[PodRecord], jobs: Jobs) -> list[PodRecord]:

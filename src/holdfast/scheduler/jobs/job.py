@@ -54,6 +54,7 @@ class Job:
         "done",
         "ended_bound",
         "failed",
+        "first_created",
         "first_seen",
         "group",
         "group_gang",
@@ -128,6 +129,8 @@ class Job:
         """How long it was pending before it was last ready."""
         self.first_seen = now
         self.queued_since = now
+        self.first_created = ""
+        """The creationTimestamp of the first member or of its PodGroup, whichever is older."""
         """The timestamp by which the queue orders it: that of its oldest object."""
         self._top: int | None = None
         self._has_several_queues = False
@@ -249,6 +252,11 @@ class Job:
         self.note_queue(member)
         self.members[member.uid] = member
         self.queued_since = min(self.queued_since, member.queued_since)
+        self.note_creation(member.created or "")
+
+    def note_creation(self, created: str) -> None:
+        """Takes note of when a member or the PodGroup was created."""
+        self.first_created = min(self.first_created or created, created)
 
     def declare(self, member: PodRecord, given: Declared | None) -> bool:
         """Applies the settings in a member's metadata, or that it has none; returns whether those of

@@ -489,6 +489,7 @@ class Jobs:
         if group is not None:
             since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
             job.queued_since = min(job.queued_since, since)
+            job.note_creation(group.metadata.creation_timestamp or "")
         if group is not None and group.metadata.annotations:
             job.group_gang = gang_in(group.metadata.annotations, name.gang)
         job.priority_class = None

@@ -1,4 +1,5 @@
-"""PrioritySort: orders the queue by priority, then by the time since when pods are queued.
+"""PrioritySort: orders the queue by priority, then by the time since when pods are queued. Of those
+that were seen at one moment, the oldest comes first.
 
 The rest of a job whose start was interrupted comes before all other pods: some of its members are bound
 already.
@@ -20,6 +21,7 @@ class PrioritySort(ClusterPlugin):
         if pod.job is not None:
             job = self.cluster.jobs.known[pod.job]
             since = math.inf if job.has_enough else job.queued_since
+            created = "" if job.has_enough else job.first_created
             priority = math.inf if job.interrupted else job.priority
-            return (-priority, since, job.name.namespace, job.name.name)
-        return (-pod.cls.priority, pod.queued_since, pod.namespace, pod.name)
+            return (-priority, since, created, job.name.namespace, job.name.name)
+        return (-pod.cls.priority, pod.queued_since, pod.created or "", pod.namespace, pod.name)
