@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from explanation.test_situations import anti_affinity
+from explanation.test_situations import anti_affinity, storage_class, using
 from harness.followed_advice import Situation
 from harness.objects import (
     Raw,
@@ -178,3 +178,47 @@ def test_a_template_is_changed_before_an_old_pod_can_use_a_reservation() -> None
     assert found[0].text.startswith("request at most 1 cpu instead of 2, in the template of Stateful")
     assert found[0].text.endswith("; then all 3 pods fit: a")
     assert situation.followed(found[0]) == {"w-0": "a", "w-1": "a", "w-2": "a"}
+
+
+def outgrown(nodes: int) -> Situation:
+    """Four pods of a Deployment, of which one is of a new template that asks for more, and a claim of
+    theirs with a misspelt storage class."""
+    web = deployment("web", "web", 4)
+    bounds = {"maxSurge": 0, "maxUnavailable": 1}
+    web["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": bounds}
+    web["spec"]["template"]["spec"] = pod("x", 1, volumes=using("data"))["spec"]
+    larger: Raw = {"spec": {"template": {"spec": pod("x", 5, volumes=using("data"))["spec"]}}}
+    changed = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "merge": larger}
+    step = {"apiVersion": "sim.holdfast.io/v1alpha1", "kind": "Step", "at": "20s", "patch": changed}
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    given = {"storageClassName": "local", "capacity": size, "accessModes": modes}
+    asked = {"storageClassName": "loacl", "resources": {"requests": size}, "accessModes": modes}
+    storage = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "data"}, "spec": spec}
+        for kind, spec in (("PersistentVolume", given), ("PersistentVolumeClaim", asked))
+    ]
+    there = [node(f"n{at}", 4) for at in range(nodes)]
+    return Situation(*there, storage_class("local"), *storage, web, step)
+
+
+def test_old_pods_start_after_a_change_that_does_not_help_new_ones() -> None:
+    """A smaller request beside it would let no other pod start."""
+    situation = outgrown(1)
+    first, *others = situation.report("Deployment", "web").advice
+    assert first.text == (
+        "use the storage class local instead of loacl in claim data (delete and create it again); "
+        "then 3 of its pods run instead of 0, but its rollout does not complete"
+    )
+    assert not any("request at most" in each.text for each in others)
+    assert sorted(situation.followed(first).values()) == ["", "n0", "n0", "n0"]
+
+
+def test_new_pods_are_made_smaller_beside_a_change_that_helps_old_ones() -> None:
+    situation = outgrown(2)
+    first = situation.report("Deployment", "web").advice[0]
+    assert first.text == (
+        "use the storage class local instead of loacl in claim data (delete and create it again) and "
+        "request at most 2 cpu instead of 5, in the template of Deployment web; then all 4 pods fit: "
+        "n0, n1"
+    )
+    assert sorted(situation.followed(first).values()) == ["n0", "n0", "n1", "n1"]

@@ -188,6 +188,8 @@ class Advisor:
         self._found: dict[str, _Ranked] = {}
         self._partial: dict[str, tuple[int, _Ranked]] = {}
         """Changes with which some pods of the workload start, the most pods first."""
+        self._for_old: set[str] = set()
+        """Those of them with which only pods of another template start."""
         self.partial_resizes: list[Repair] = []
         """Smaller requests with which some pods of the workload start."""
         self._some_start: list[_SomeStart] = []
@@ -272,8 +274,13 @@ class Advisor:
     def is_harmless(self) -> bool:
         """Whether something helps, at least some pods of the workload, without pods of others that
         have to end for it."""
-        found = [*self._found.values(), *(each for _, each in self._partial.values())]
-        return not all(each.ends_pods for each in found)
+        partial = (each for text, (_, each) in self._partial.items() if text not in self._for_old)
+        return not all(each.ends_pods for each in (*self._found.values(), *partial))
+
+    @property
+    def leaves_it_pending(self) -> bool:
+        """Whether nothing is advised, or only what helps pods of another template of the workload."""
+        return not self._found and self._for_old.issuperset(self._partial)
 
     @property
     def helps_all(self) -> bool:
@@ -333,6 +340,7 @@ class Advisor:
             if (
                 not (fitting.started or is_old or is_done)
                 or fitting.lost
+                or (is_old and self._is_idle_beside_others(repairs, fitting))
                 or not self._is_more(fitting, made, evicts)
             ):
                 nodes = []
@@ -343,6 +351,8 @@ class Advisor:
             deleted += more
             expected = fitting
             fitting = fitting if fitting.total > 1 or is_old or is_done else None
+        elif (old := self._started_old(repairs, made)) is not None:
+            nodes, fitting, expected = old.nodes, old, old
         if nodes and self._depends_on_order(made):
             order = self._order_that_holds(steps, expected, evicts)
             if not order:
@@ -371,8 +381,12 @@ class Advisor:
         harm = self._harm(change, victims)
         ranked = _Ranked(cost, _lost(repairs), at, advice, sizes, change.until, harm)
         if fitting is not None and not fitting.is_all:
-            self._partial[text] = (-fitting.started, ranked)
-            self._note_some_start(fitting, repairs, is_advised=True)
+            gained = fitting.running - self._before(change).running
+            self._partial[text] = (-max(fitting.started, gained), ranked)
+            self._note_some_start(fitting, repairs, is_advised=bool(start.nodes))
+            if not start.nodes:
+                self._for_old.add(text)
+                self.insufficient += repairs[-1:] if is_single else ()
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
@@ -384,6 +398,33 @@ class Advisor:
         self.helpful.append(helpful)
         self._found[text] = ranked
         return True
+
+    def _started_old(self, repairs: tuple[Repair, ...], change: ClusterChange) -> Fitting | None:
+        """How many pods of the workload run with a change with which the pod does not start, if more
+        of those that are pending are of another template and do; None if not."""
+        parts = self._parts
+        if parts is None or not parts.is_mixed or change.until is not None:
+            return None
+        edits = edits_template(parts, change) or edits_strategy(parts, change)
+        if edits or END_PODS in change.actions:
+            return None
+        found = dry_run(self.snapshot, parts, change)
+        is_old = found.total and not found.started and not found.lost
+        if not is_old or found.running <= self._before(change).running:
+            return None
+        return None if self._is_idle_beside_others(repairs, found) else found
+
+    def _is_idle_beside_others(self, repairs: tuple[Repair, ...], fitting: Fitting) -> bool:
+        """Whether as many pods of the workload run without one of the changes."""
+        for at, left_out in enumerate(repairs if len(repairs) > 1 and self._parts is not None else ()):
+            assert self._parts is not None
+            rest = (*repairs[:at], *repairs[at + 1 :])
+            if not _changed(left_out).isdisjoint(chain.from_iterable(map(_changed, repairs[at + 1 :]))):
+                continue  # those were made on top of it
+            made, _ = self._with_deletions(sum((each.change for each in rest), ClusterChange()))
+            if dry_run(self.snapshot, self._parts, made).running >= fitting.running:
+                return True
+        return False
 
     def _described(
         self, repairs: tuple[Repair, ...], steps: tuple[Repair, ...]
@@ -809,7 +850,7 @@ def _orders(steps: tuple[Repair, ...]) -> Iterator[tuple[Repair, ...]]:
     yield steps
     groups: list[tuple[set[tuple[str, str, str]], tuple[Repair, ...]]] = []
     for each in steps:
-        names = {(part.info.kind, part.namespace, part.name) for part in each.change.objects}
+        names = _changed(each)
         found: tuple[Repair, ...] = (each,)
         for group in [group for group in groups if not names.isdisjoint(group[0])]:
             groups.remove(group)
@@ -819,6 +860,10 @@ def _orders(steps: tuple[Repair, ...]) -> Iterator[tuple[Repair, ...]]:
         flat = tuple(chain.from_iterable(order))
         if flat != steps:
             yield flat
+
+
+def _changed(repair: Repair) -> set[tuple[str, str, str]]:
+    return {(part.info.kind, part.namespace, part.name) for part in repair.change.objects}
 
 
 def actions_of(*repairs: Repair) -> Actions:

@@ -134,7 +134,8 @@ def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
     # The column may have been brought up to date while a change was tried.
     column = snapshot.scheduler.columns.column(placing.profile, pod.cls)
     if column.rejected is not None:
-        if not advisor.advice:
+        if advisor.leaves_it_pending:
+            consider_smaller_rest(advisor, pod)
             _consider_after_start(advisor)
         return []
     short = shortages(snapshot, pod)
@@ -387,7 +388,8 @@ def _consider_after_start(advisor: Advisor) -> None:
         if any(advisor.propose(start, each) for each in smaller):
             return
         for with_evictions in (False, True):
-            for _, rows in groups[:_REASONS] if not advisor.advice else ():
+            is_open = not advisor.advice if with_evictions else advisor.leaves_it_pending
+            for _, rows in groups[:_REASONS] if is_open else ():
                 if _Search(advisor, rows[0], with_evictions, (start,)).propose_cheapest():
                     return
 

@@ -135,6 +135,13 @@ class WorkloadParts(NamedTuple):
         return [raw for raw in self.pods if _has_node(raw) and controller_of(raw).get("uid") != uid]
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether its pending pods are of several templates."""
+        waiting = [raw for raw in self.pods if not _has_node(raw) and not _terminates(raw)]
+        made = {(controller_of(raw).get("uid"), labels_of(raw).get(REVISION_LABEL)) for raw in waiting}
+        return len(made) > 1
+
+    @property
     def replicas(self) -> int:
         """How many pods it should have; those of a DaemonSet are as many as there are."""
         return len(self.now) if self.info is _DAEMON_SET else wanted_replicas(self.workload)
@@ -637,7 +644,8 @@ class _DryRun(WorkloadControllers):
         if self._parts.info is _DAEMON_SET:
             wanted = int((top.get("status") or {}).get("desiredNumberScheduled") or 0)
         total = max(0, wanted - (len(running) - len(new)))
-        nodes = sorted({str(raw["spec"]["nodeName"]) for raw in new})
+        others = [raw for raw in pods if _has_node(raw) and raw["metadata"]["uid"] not in at_first]
+        nodes = sorted({str(raw["spec"]["nodeName"]) for raw in new or others})
         count = sum(map(_has_node, pods))
         lost = max(0, self._parts.running - count)
         started, victims = min(len(new), total), tuple(self._victims)
