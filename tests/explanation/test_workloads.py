@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from explanation.test_largest_requests import NOW, at_rest, in_queue
+from explanation.test_followed_workload_advice import NOW
+from explanation.test_largest_requests import at_rest, in_queue
 from explanation.test_situations import (
     N1,
     changed,
