@@ -90,3 +90,15 @@ def test_explain_agrees_with_the_scheduler(objects: list[Raw]) -> None:
         assert starts(changed(objects, advice.change)), advice.text
     is_without_advice = NOTHING_HELPS in report.details or "it is queued" in report.summary
     assert not (report.advice and is_without_advice), report
+
+
+def test_a_gang_with_a_member_that_does_not_exist_on_a_cordoned_node() -> None:
+    """Members that would have to be created can be given smaller requests, but are not there yet."""
+    cordoned = node("n0", 2, labels={"disk": "ssd"})
+    cordoned["spec"]["unschedulable"] = True
+    gated = pod("p", 2, group="g", nodeSelector={"disk": "ssd"}, schedulingGates=[{"name": "a/quota"}])
+    objects = [cordoned, in_default(pod_group("g", 2)), in_default(gated)]
+    report = report_of_group(objects)
+    assert "1 more must be created" in " ".join(report.details)
+    for advice in report.advice:
+        assert starts(changed(objects, advice.change)), advice.text

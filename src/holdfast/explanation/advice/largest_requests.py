@@ -100,8 +100,11 @@ def consider_largest(
 
 
 def raised(advisor: Advisor, smaller: Repair, others: Iterable[Repair]) -> Repair:
-    """Smaller requests of pods as large as possible, if other changes are made too."""
+    """Smaller requests of pods as large as possible, if other changes are made too; as they are for
+    pods that these changes create."""
     first = smaller.change.objects[-1]
+    if advisor.snapshot.find(first.info, first.name, first.namespace) is None:
+        return smaller
     subject = Subject(first.info, first.name, first.namespace)
     now = {name: before for name, (before, _) in smaller.sizes.items()}
     enough = {name: then for name, (_, then) in smaller.sizes.items()}
