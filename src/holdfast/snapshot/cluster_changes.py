@@ -33,7 +33,7 @@ class ObjectChange(NamedTuple):
     subresource: str = ""
     """The subresource that is patched, for a change that the user makes there."""
     is_awaited: bool = False
-    """It happens by itself, and is only waited for: nobody makes it."""
+    """Whether it happens by itself, so that users only wait for it."""
 
     def data(self) -> Raw:
         named: Raw = {

@@ -465,8 +465,8 @@ class Advisor:
     def _order_that_holds(
         self, steps: tuple[Repair, ...], fitting: Fitting | None, evicts: bool
     ) -> tuple[Repair, ...]:
-        """The first order in which a user can make the changes one after the other; as they are if that
-        is not known, and empty if there is none."""
+        """The first order in which the changes help when a user makes them one after the other. Empty
+        if they help in no order; unchanged if the copy of the cluster cannot show it."""
         if any(each.change.until is not None and not each.change.objects for each in steps):
             return steps
         orders = list(_orders(steps))

@@ -79,7 +79,9 @@ def test_owners_get_the_devices_that_are_held() -> None:
     assert put(world, "other", app="x", count=2) == []
 
 
-def test_devices_are_given_up_before_any_pod_that_shares_the_claim_of_an_owner_gets_them() -> None:
+def test_devices_are_given_up_before_any_pod_that_shares_the_claim_of_an_owner_gets_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Binds are written at the same time: each may be the first that allocates the claim."""
     world = World(*reserved(allocateOnce=False))
     sharing = [claiming_pod(name, "shared", app=app) for name, app in (("p", "a"), ("q", "x"))]
@@ -92,7 +94,7 @@ def test_devices_are_given_up_before_any_pod_that_shares_the_claim_of_an_owner_g
         decided.extend(decisions)
         return decisions
 
-    world.scheduler.round = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(world.scheduler, "round", noted)
     world.put(*sharing)
     before_binds: list[list[type]] = [[]]
     for decision in decided:
